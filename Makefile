@@ -6,7 +6,7 @@ CMAKE_FLAGS ?=
 CUDA ?=
 FLAGS = -DMO_CUDA=$(CUDA) $(CMAKE_FLAGS)
 
-.PHONY: all program everything demo test check lint bench peer fuzz gpu-test gpu-bench soak soak-server soak-page pictures install deb tarball cross setup clean help
+.PHONY: all program everything demo test check sweep lint bench peer fuzz gpu-test gpu-bench soak soak-server soak-page pictures install deb tarball release release-test cross setup clean help
 
 all: ## build the program (build/moraine), the library and the manual; CUDA=none|native|all|8.6,9.0 decides about kernels
 	@tools/setup.sh build
@@ -31,6 +31,9 @@ check: ## the fast subset, under one minute
 	@tools/setup.sh check
 	@tools/test.sh quick
 
+sweep: everything ## all combinations of which the tests take a sample, continued after an interruption (SEED=1, PROGRAMS="test_gpu test_store")
+	@SEED=$(SEED) tools/sweep.sh $(BUILD) $(PROGRAMS)
+
 lint: ## clang-format, order of the modules, file names in the documentation, clang-tidy, cppcheck
 	@tools/setup.sh test
 	@tools/lint.sh
@@ -53,8 +56,9 @@ gpu-bench: everything ## speed of whole models on this machine's GPU (makes abou
 
 soak: soak-server soak-page ## both of these
 
-soak-server: all ## many requests of every kind to a server, which may not grow (SOAK_REQUESTS=100000)
+soak-server: all ## many requests of every kind to a server, which may not grow (SOAK_REQUESTS=100000), then all that clients do, with faults (SOAK_MINUTES=60)
 	@MO_SOAK=$${SOAK_REQUESTS:-100000} tests/test_server.py $(BUILD) nothing_grows_with_requests
+	@tests/soak_server.py $(BUILD)
 
 soak-page: all ## an hour of the page, which may neither grow nor slow; build/page/soak.txt as it goes (SOAK_MINUTES=60)
 	@MO_SOAK=$${SOAK_MINUTES:-60} tests/test_page.py $(BUILD) views.js "a page that is left open does not grow"
@@ -64,6 +68,7 @@ pictures: all ## the pictures of the documentation anew (needs Chromium and npm)
 
 install: all ## install to PREFIX (default /usr/local); honours DESTDIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+	@[ ! -e $(BUILD)/moraine-mpi.so ] || cmake --install $(BUILD) --prefix $(PREFIX) --component mpi
 
 deb: ## Debian packages, in build/deb
 	@tools/setup.sh package
@@ -71,6 +76,14 @@ deb: ## Debian packages, in build/deb
 
 tarball: all ## the program with its libraries, in build
 	@tools/tarball.sh $(BUILD) $(BUILD)
+
+release: ## tarball, Debian packages, container image and checksums in build-release/release, with kernels for all GPUs where there is an nvcc
+	@tools/setup.sh release
+	@CUDA=$(CUDA) tools/release.sh build-release/release build-release
+
+release-test: ## starts each of them in a bare root directory (needs root)
+	@tools/setup.sh release
+	@tests/release.sh build-release/release
 
 cross: ## build for the other architecture (x86-64 <-> aarch64), in build-cross
 	@tools/setup.sh test

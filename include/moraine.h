@@ -24,9 +24,9 @@
  *
  * Conventions
  *  - A function that can fail returns mo_status and fills *err, which may be NULL everywhere, with a sentence that names the
- *    file or the setting (as `ram_bytes`) that is wrong. On failure out-parameters are NULL or untouched, and nothing leaks; on success *err is.
+ *    file or the setting (as `ram_bytes`) that is wrong. On failure out-parameters are NULL or untouched, and nothing leaks; on success *err is unchanged.
  *    Other pointers are required unless it says that they may be NULL, or their length or count is 0: MO_EINVAL names the one;
- *    functions that return no status must not get NULL, but for ..._close().
+ *    functions that return no status must not get NULL, except ..._close().
  *  - Objects are made by ..._open() and freed by ..._close(), which takes NULL.
  *  - Strings returned by const char * belong to the object they came from and live as long as it does. Memory owned by
  *    the caller is freed with mo_free().
@@ -92,8 +92,7 @@ MO_API const char *mo_version(void); /* of the loaded library, as in "0.2.0" */
 MO_API mo_status mo_version_check(int header_version, mo_error *err);
 
 typedef enum mo_log_level { MO_LOG_ERROR, MO_LOG_WARN, MO_LOG_INFO, MO_LOG_DEBUG } mo_log_level;
-/* Called from any thread, and from several at once, without a lock: it may call the library; messages that this causes on the same
- * thread are dropped. text has no trailing newline. */
+/* Called from any thread, from several at once, without a lock. It may call the library, whose messages are then dropped. */
 typedef void (*mo_log_fn)(void *user, mo_log_level level, const char *subsystem, const char *text);
 /* Sends messages up to `level` to fn; NULL silences the library (the default). When it returns no call of the callback before
  * is under way, unless it was called from a callback. */
@@ -118,6 +117,8 @@ typedef enum mo_divide { MO_DIVIDE_AUTO, MO_DIVIDE_LAYERS, MO_DIVIDE_EXPERTS } m
 typedef enum mo_postfetch_mode {
     MO_POSTFETCH_DEFAULT, MO_POSTFETCH_OFF, MO_POSTFETCH_AUTO, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT
 } mo_postfetch_mode;
+/* Where guesses come from: nowhere (the default), all sources, the text before, an MTP head, or a draft model. Used only while faster. */
+typedef enum { MO_SPECULATE_OFF, MO_SPECULATE_AUTO, MO_SPECULATE_NGRAM, MO_SPECULATE_MTP, MO_SPECULATE_DRAFT } mo_speculate;
 /* clang-format on */
 
 /* The hot cache: experts chosen from a profile. With a device they are in its memory, and an update rate exchanges them in the
@@ -164,7 +165,7 @@ typedef struct mo_model_options {
     bool no_prediction; /* do not prefetch what a layer will probably need */
     int readers;        /* concurrent reads; 0: as measured */
     mo_io io;
-    bool skip_missing; /* lossy: experts that are not in RAM are skipped */
+    bool skip_missing; /* lossy: experts that are not in RAM or VRAM are skipped */
     mo_learning_options learning;
     /* "none", "sim", "cuda" or "auto"; NULL: auto: the usable GPUs that help. "cuda:1" is the second GPU; several, separated by
      * commas, share the layers, and one may be named twice. The core, the sessions and as many experts as fit are in device
@@ -186,15 +187,18 @@ typedef struct mo_model_options {
     const float *adapter_scales; /* [adapter_count] that new sessions have them with; NULL: they do not */
     int64_t adapter_bytes;       /* for adapters that are opened later; with `ram_bytes` there is no other */
     mo_precision prompt_precision; /* a state that was saved with another one is rejected */
-    /* The ranks that share the model, of which this is rank 0; it outlives the model and has one at a time. NULL, or a cluster of
-     * one rank: this process has the whole model. */
+    /* The ranks that share the model, of which this is rank 0; it outlives the model and has one at a time. NULL: no others. */
     struct mo_cluster *cluster;
     const int64_t *vram_each; /* [vram_each_count] ceilings of several devices, in order; 0: vram_bytes */
     int vram_each_count;
     mo_divide divide; /* with a `cluster`; 0: the faster by what was measured, else layers */
-    /* Settings are also taken from the environment, as docs/usage.md lists them: LLAMA_POSTFETCH_*, LLAMA_MOE_HOT_CACHE_* and
-     * LLAMA_FP4_PREFILL_M. false: they are not read. */
-    bool environment;
+    bool environment; /* also read LLAMA_POSTFETCH_*, LLAMA_MOE_HOT_CACHE_* and LLAMA_FP4_PREFILL_M */
+    /* Speculative decoding (docs/speculation.md): guessed tokens are checked in one step. Same results. */
+    mo_speculate speculate;
+    int draft_max;           /* most guesses of a step; 0: 64. The plan reserves memory for them */
+    const char *draft_model; /* file of an MTP head or a draft model; NULL: the head in the model, if any */
+    const char *mmproj;      /* file of the encoder with which the model reads pictures; NULL: none */
+    int64_t image_min_tokens, image_max_tokens; /* of a picture; 0: as the encoder has it */
 } mo_model_options;
 MO_OPTIONS(mo_model_options)
 
@@ -228,7 +232,8 @@ MO_API void mo_model_describe(const mo_model *model, mo_model_info *out, size_t 
 /* A text about the model, which is the model's; NULL: it has none, or the key is unknown. "chat_template", "chat_template.NAME": in
  * its file, or the one it was opened with; "chat_format": as in "chatml", "template" where its template alone is known, or "none";
  * "tool_format": how it writes calls, as in "hermes", or "generic"; "device": its name, of several all; "tier.mode": "resident",
- * "slots", "streamed" or "mapped"; "tier.policy"; "disk_method": such as "direct reads, threads of 4", "" when nothing is read. */
+ * "slots", "streamed", "tiered" (layers that are not in RAM are in VRAM) or "mapped"; "tier.policy"; "disk_method": such as "direct
+ * reads, threads of 4", "" when nothing is read. */
 MO_API const char *mo_model_text(const mo_model *model, const char *key);
 /* Call it after a request is answered: a hot cache with an update rate exchanges experts now, and perf_out is written. A failure
  * leaves the model as usable as before. Waits for a step that runs. */
@@ -321,6 +326,7 @@ typedef struct mo_feed_report {
     float logprob;
     int top_count;
     const mo_logprob *top;
+    int64_t drafted, accepted; /* drafts that were computed; those of them that became tokens */
 } mo_feed_report;
 /* Unused members are 0. */
 typedef struct mo_feed {
@@ -345,6 +351,13 @@ typedef struct mo_feed {
     const uint32_t *(*late_mask)(void *user);
     bool unfinished; /* more of the sequence follows: the logits after these tokens are not needed */
     bool uncounted;  /* a dry run: it changes no profile, and steps with only such feeds are not counted */
+    /* Guesses of the tokens that follow, in tokens[count ..]; with a sampler, if only the last token is new. As many as a step takes are
+     * computed with it. While the token drawn is the draft it goes to `accept`, with its log probabilities; if that returns
+     * false, or another token is drawn, the feed ends with this one. The session holds what it would have without drafts. */
+    int64_t drafts;
+    bool (*accept)(void *user, const mo_feed_report *picked);
+    struct mo_image *const *images; /* [image_count] the pictures of the sequence (moraine_pictures.h) */
+    int image_count;
 } mo_feed;
 /* Extends sessions of one model, 1 to 256, to their sequences, in steps that they share; no result depends on that. A session
  * whose feed fails (also MO_ECANCELLED) keeps a part and computes the rest again next time; the others are completed, and the
@@ -379,7 +392,7 @@ MO_API void mo_session_clear_cancel(mo_session *session);
 /* One answer at a time, generated in a session. It samples, follows a grammar, notices end tokens and stop strings, and parses the
  * answer; tokens that the vocabulary forbids are never sampled. The text does not depend on who else is stepped with it. */
 typedef struct mo_generation mo_generation;
-/* clang-format off: one line for each member */
+/* clang-format off */
 typedef struct mo_logit_bias {
     int32_t token;
     float bias; /* added to its logit; -INFINITY forbids it */
@@ -402,53 +415,52 @@ typedef struct mo_generation_options {
     /* DRY: a token that continues a repetition of more than the allowed length costs multiplier * base to the power of what is
      * above it. No repetition goes across the breakers; NULL: newline, colon, quotation mark and star. */
     float dry_multiplier, dry_base; /* 0: off; 1.75 */
-    int64_t dry_allowed_length,
-        dry_penalty_last; /* 2; -1: all tokens are looked at, or so many recent ones */
+    int64_t dry_allowed_length, dry_penalty_last; /* 2; -1: all tokens are looked at, otherwise this many recent ones */
     const char *const *dry_breakers;
     size_t dry_breaker_count;
     /* NULL: "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature". What is not named is off. */
     const char *samplers;
-    int64_t
-        seed; /* the same seed gives the same text on every machine; -1 (default): random, any other is a seed */
+    int64_t seed; /* the same seed gives the same text on every machine; -1 (default): random, any other is a seed */
     const mo_logit_bias *bias;
     size_t bias_count;
     int64_t max_tokens; /* -1 (default): until the session is full; 0: only the prompt is computed */
-    const char *const
-        *stop; /* [stop_count] strings, UTF-8 and not empty; the first that comes ends the answer before it */
+    const char *const *stop; /* [stop_count] strings, UTF-8 and not empty; the first that comes ends the answer before it */
     size_t stop_count;
     bool ignore_end; /* end tokens do not end it; not with grammar, schema or tools */
-    bool
-        strict; /* what of a schema cannot be enforced is MO_EUNSUPPORTED; else mo_generation_unenforced() lists it */
-    const char *grammar,
-        *schema; /* GBNF, or a JSON schema (docs/grammar.md), for what follows a thought; NULL: none */
+    bool strict; /* what of a schema cannot be enforced is MO_EUNSUPPORTED; else mo_generation_unenforced() lists it */
+    const char *grammar, *schema; /* GBNF, or a JSON schema (docs/grammar.md), for what follows a thought; NULL: none */
     /* Functions that may be called: a JSON list of {"type": "function", "function": {"name", "parameters"}}; NULL: none.
      * Arguments follow the schemas. tool_choice: "auto" (NULL), "required", "none", or the name of the one to be called. */
     const char *tools, *tool_choice;
     bool single_call; /* one call at most */
     bool raw;         /* all text is MO_EVENT_TEXT: no thoughts, no calls */
-    int64_t
-        thought_tokens; /* most tokens of thought, after which its end is forced; -1 (default): any number */
+    int64_t thought_tokens; /* most tokens of thought, after which its end is forced; -1 (default): any number */
     int logprobs; /* of sampled tokens, and of this many of the likeliest, 0 to 20; -1 (default): none */
     /* While a prompt is computed; returning false cancels. NULL: none. */
     bool (*progress)(void *user, int64_t done_tokens, int64_t total_tokens);
     void *user;
+    /* Speculative decoding, where the model was opened with it: most guesses of a step, -1 (default): the model's, 0: none; the fewest that are
+     * worth a step (0); the least chance, as measured so far, that a guess is accepted (0). */
+    int draft_max, draft_min;
+    float draft_p_min;
+    const int32_t *prediction; /* [prediction_count] tokens that the answer probably contains; NULL: none */
+    size_t prediction_count;
 } mo_generation_options;
 #define MO_UNSET INT64_MIN
 MO_OPTIONS(mo_generation_options)
 
 /* Copies the options (NULL: the defaults) and checks them. Close it before the sessions it was used with, and the model. */
-MO_API mo_status mo_generation_open(mo_model *model, const mo_generation_options *options,
-                                    mo_generation **out, mo_error *err);
+MO_API mo_status mo_generation_open(mo_model *model, const mo_generation_options *options, mo_generation **out, mo_error *err);
 MO_API void mo_generation_close(mo_generation *generation);
 
 /* An answer to this whole sequence begins; what the session holds of it is not computed again. Several answers may follow each
  * other, in any session of the model; random numbers continue. A cancel before is forgotten. */
-MO_API mo_status mo_generation_prompt(mo_generation *generation, mo_session *session, const int32_t *tokens,
-                                      int64_t count, mo_error *err);
+MO_API mo_status mo_generation_prompt(mo_generation *generation, mo_session *session, const int32_t *tokens, int64_t count,
+                                      mo_error *err);
 
-/* Computes the next token of each, in shared steps, or more of their prompts: 1 to 256 generations of one model in different
- * sessions. Returns how many have not ended; -1: the list is invalid, and err, which is filled only then, says why. A failure ends the
- * generation that has it and no other. Generations that have ended are skipped. Decoding allocates nothing. */
+/* Computes the next token of each, several with speculative decoding, or more of their prompts, in shared steps: 1 to 256 generations of
+ * one model in different sessions. Returns how many have not ended; -1: the list is invalid, and err, which is filled only then, says why.
+ * A failure ends the generation that has it and no other. Generations that have ended are skipped. Decoding allocates nothing. */
 MO_API int mo_generation_step(mo_generation *const *list, int count, mo_error *err);
 
 /* Ends the answer, at once or after the step that runs with others, until the next prompt. Any thread, and signal handlers. */
@@ -456,13 +468,7 @@ MO_API void mo_generation_cancel(mo_generation *generation);
 /* NONE: it has not ended; MODEL: an end token, or the grammar is complete; STOP: a stop string, which is not part of the text;
  * LENGTH: max_tokens; CONTEXT: the session is full; CANCELLED: also by `progress`; FAILED: the event's `error` says why. */
 typedef enum mo_end {
-    MO_END_NONE,
-    MO_END_MODEL,
-    MO_END_STOP,
-    MO_END_LENGTH,
-    MO_END_CONTEXT,
-    MO_END_CANCELLED,
-    MO_END_FAILED
+    MO_END_NONE, MO_END_MODEL, MO_END_STOP, MO_END_LENGTH, MO_END_CONTEXT, MO_END_CANCELLED, MO_END_FAILED
 } mo_end;
 
 typedef enum mo_generation_event_kind {
@@ -489,8 +495,7 @@ typedef struct mo_generation_event {
     mo_text text; /* whole characters; terminated. Without a vocabulary: empty, one event for each token */
     int call;     /* which call of the answer, from 0 */
     mo_text id;   /* of a CALL: unique and unguessable, unless the model's format prescribes it; terminated */
-    const mo_generation_token
-        *tokens; /* whose text this completes, or (END) that had none: each comes once */
+    const mo_generation_token *tokens; /* whose text this completes, or (END) that had none: each comes once */
     size_t token_count;
     int64_t generated;     /* tokens of the answer so far */
     mo_end end;            /* of END, */
@@ -508,19 +513,17 @@ typedef struct mo_generation_info {
     const int32_t *tokens; /* [count] prompt and answer; valid until the next step or prompt */
     int64_t count, prompt_tokens, generated; /* of them in the prompt, and in the answer */
     int64_t computed;                        /* of the prompt: what the session did not hold */
+    int64_t drafted, accepted; /* guesses that were computed, and those that are part of the answer */
 } mo_generation_info;
 MO_API void mo_generation_describe(const mo_generation *generation, mo_generation_info *out, size_t size);
 /* The parts of schemas that are not enforced, one per line, as "/properties/x/not"; "": none. */
 MO_API const char *mo_generation_unenforced(const mo_generation *generation);
 
 /* The generation with its session's state as bytes, which mo_free() frees, when mo_generation_next() has returned false; and from
- * such bytes, into a session of the same model: in another process too, it continues with the same text. A damaged one is
- * MO_EFORMAT. */
-MO_API mo_status mo_generation_save(const mo_generation *generation, uint8_t **bytes, size_t *size,
-                                    mo_error *err);
+ * such bytes, into a session of the same model: in another process too, it continues with the same text. MO_EFORMAT: damaged. */
+MO_API mo_status mo_generation_save(const mo_generation *generation, uint8_t **bytes, size_t *size, mo_error *err);
 MO_API mo_status mo_generation_load(mo_model *model, mo_session *session, const uint8_t *bytes, size_t size,
                                     mo_generation **out, mo_error *err);
-/* clang-format on */
 
 /* ---- Snapshots -------------------------------------------------------------------------------- */
 /* A session's state, to rewind to or to fork from: it can be restored into any session of the same model and format, by several
@@ -532,8 +535,7 @@ MO_API void mo_snapshot_close(mo_snapshot *snapshot);
 
 /* Restores the first `length` positions, -1: all; logits come with all of them only. MO_EUNSUPPORTED for fewer than `least`, and the
  * session is as it was. If blocks must be copied (from other memory, or from bytes) and that fails, it is empty afterwards. */
-MO_API mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, int64_t length,
-                                    mo_error *err);
+MO_API mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, int64_t length, mo_error *err);
 
 typedef struct mo_snapshot_info {
     int64_t length; /* positions */
@@ -548,8 +550,7 @@ MO_API void mo_snapshot_describe(const mo_snapshot *snapshot, mo_snapshot_info *
 
 /* As bytes for a file, which mo_free() frees; and from such bytes, which are validated; those of another model are MO_EINVAL. */
 MO_API mo_status mo_snapshot_write(const mo_snapshot *snapshot, uint8_t **bytes, size_t *size, mo_error *err);
-MO_API mo_status mo_snapshot_read(const mo_model *model, const uint8_t *bytes, size_t size, mo_snapshot **out,
-                                  mo_error *err);
+MO_API mo_status mo_snapshot_read(const mo_model *model, const uint8_t *bytes, size_t size, mo_snapshot **out, mo_error *err);
 
 /* ---- Adapters --------------------------------------------------------------------------------- */
 /* A LoRA adapter (GGUF) for an open model, whose weights are not changed: a session with it computes W x + f B (A x), on every
@@ -585,13 +586,12 @@ MO_API mo_status mo_session_adapt(mo_session *session, const mo_adapter_use *use
 MO_API const char *mo_stat_name(int index, const char **about);
 /* One value; waits for no step, and has the values of a moment before then. index: 0, or a layer, or layer * model.experts + expert.
  * MO_ENOENT: unknown name, with the nearest; MO_EINVAL: past the last index; MO_EUNSUPPORTED: of plans only. */
-MO_API mo_status mo_model_stat(mo_model *model, const char *name, int64_t index, double *value,
-                               mo_error *err);
+MO_API mo_status mo_model_stat(mo_model *model, const char *name, int64_t index, double *value, mo_error *err);
 /* Several of one moment, each with index 0. */
-MO_API mo_status mo_model_stats(mo_model *model, const char *const *names, int count, double *values,
-                                mo_error *err);
+MO_API mo_status mo_model_stats(mo_model *model, const char *const *names, int count, double *values, mo_error *err);
 /* All of them, as one JSON object; those with an index are arrays. mo_free() *json. */
 MO_API mo_status mo_model_stats_json(mo_model *model, char **json, mo_error *err);
+/* clang-format on */
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #define MORAINE_SERVER_H
 
 #include "moraine.h"
+#include "moraine_pictures.h"
 #include "moraine_tools.h"
 
 #ifdef __cplusplus
@@ -22,6 +23,23 @@ int mo_numerics_version(void);
 
 /* Experts of a layer that its router chooses among; 0 for a layer without a router, or past the last. */
 int mo_model_layer_experts(const mo_model *model, int layer);
+
+/* ---- Pictures --------------------------------------------------------------------------------- */
+
+/* What a clip file (mmproj) says of its encoder of pictures. */
+typedef struct mo_encoder_info {
+    const char *projector; /* as in the file, "qwen3vl_merger"; the file's */
+    int layers, heads;
+    int64_t width;                  /* of a patch in the encoder */
+    int64_t patch, merge;           /* pixels of a patch's side; patches of the side of what makes a token */
+    int64_t min_tokens, max_tokens; /* of a picture, unless other limits are set */
+    int64_t text_width;             /* of the text models it fits */
+    int features; /* further vectors of each token, for the first layers of the text model (DeepStack) */
+    int64_t weight_bytes; /* in memory */
+} mo_encoder_info;
+
+/* MO_ENOENT: the file is of another architecture. MO_EUNSUPPORTED, MO_EFORMAT: this version cannot run the encoder, and err says why. */
+mo_status mo_file_encoder(const mo_file *file, mo_encoder_info *out, size_t size, mo_error *err);
 
 /* ---- Profiles --------------------------------------------------------------------------------- */
 
@@ -70,13 +88,29 @@ void mo_model_traffic(mo_model *model, mo_traffic_report *out, size_t size);
  * values of a moment before. */
 typedef struct mo_counter_report {
     uint64_t steps, tokens;
-    uint64_t expert_picks;             /* experts chosen by tokens */
-    uint64_t experts_run;              /* experts computed: fewer if tokens of a step share one */
+    uint64_t drafted, accepted; /* draft tokens that were computed, and of these those that became tokens */
+    uint64_t checked;           /* tokens that had drafts behind them */
+    uint64_t expert_picks;      /* experts chosen by tokens */
+    uint64_t experts_run;       /* experts computed: fewer if tokens of a step share one */
     uint64_t single_steps, single_ns;  /* steps with one token of one sequence, and their time */
     uint64_t prompt_tokens, prompt_ns; /* tokens of steps of more than 8, and the time of those steps */
 } mo_counter_report;
 
 void mo_model_counters(mo_model *model, mo_counter_report *out, size_t size);
+
+/* Speculative decoding. */
+typedef struct mo_speculation_report {
+    int64_t draft_max;          /* most drafts of a sequence in a step; 0: it is off */
+    uint64_t drafted, accepted; /* as above */
+    uint64_t checked;           /* tokens that had drafts behind them: each is a sequence in a step */
+    double tokens_per_step;     /* of a sequence whose step had drafts, on average; 0: there was none */
+    double
+        gain; /* estimated speed of steps with one new token of each sequence, over that without drafts; 1: none */
+} mo_speculation_report;
+
+void mo_model_speculation(mo_model *model, mo_speculation_report *out, size_t size);
+/* `count` accepted guesses were behind the end of an answer, and are none of its tokens. Any thread. */
+void mo_model_uncount_accepted(mo_model *model, int64_t count);
 
 /* Placement of a model and statistics of its tiers. */
 typedef struct mo_tier_phase {
@@ -88,7 +122,7 @@ typedef struct mo_tier_phase {
 } mo_tier_phase;
 
 typedef struct mo_tier_report {
-    const char *mode;                  /* "resident", "slots", "streamed" or "mapped": a constant */
+    const char *mode;                  /* "resident", "slots", "streamed", "tiered" or "mapped": a constant */
     const char *policy;                /* a constant */
     int64_t ceiling_bytes;             /* 0: mapped */
     int64_t planned_bytes;             /* in RAM; at most the ceiling */
@@ -110,6 +144,8 @@ typedef struct mo_tier_report {
     uint64_t start_bytes;      /* read to fill both tiers while the first steps run */
     uint64_t yielded, taken;   /* experts that left RAM for a device, and came back */
     int layers;                /* layers of this process: all, or a rank's part */
+    uint64_t
+        known; /* experts whose reads began with a step because its tokens say them (hash-routed layers); most are in `guessed` */
 } mo_tier_report;
 
 void mo_model_tiers(mo_model *model, mo_tier_report *out, size_t size);
@@ -185,7 +221,7 @@ typedef struct mo_device_report {
 
 void mo_model_device(mo_model *model, mo_device_report *out, size_t size);
 
-/* The layers that needed the host, ascending: at most `count` are written. Returns how many there are. */
+/* The layers that needed the host, ascending: at most `count` are written. Returns how many there are, or -1: no memory. */
 int mo_model_device_layers(mo_model *model, mo_device_layer *out, size_t size, int count);
 
 /* Where an expert is. Device memory takes precedence over RAM, which may hold it as well. */
@@ -221,6 +257,17 @@ typedef struct mo_split_report {
 /* Starts or stops timing the parts of steps. *out (may be NULL): the times so far. It changes no result; on a
  * device, where every op is timed by two events, it takes a little time itself. Waits for a step that runs. */
 void mo_model_split(mo_model *model, bool on, mo_split_report *out, size_t size);
+
+/* Writes the header of what mo_synth() would make into an empty file of that size, whose weights are a hole: for plans. The name is one of
+ * mo_synth_name(), or the beginning of only one, with its size ("qwen3-235b"). *found: the whole name, a constant; may be NULL. MO_ENOENT: err names the nearest. */
+mo_status mo_synth_header(const char *name, int fd, const char **found, mo_error *err);
+
+/* As mo_synth_measure() and mo_synth(), of the shape and in the formats that the header of a model file says; its weights are not read. name: for messages
+ * and the new file. Of the options type, experts and vocabulary must be unset; *out has no texts. */
+mo_status mo_synth_like_measure(const char *model, const char *name, const mo_synth_options *options,
+                                mo_synth_info *out, size_t size, mo_error *err);
+mo_status mo_synth_like(const char *model, const char *name, const char *path,
+                        const mo_synth_options *options, mo_progress_fn progress, void *user, mo_error *err);
 
 /* ---- Plans ------------------------------------------------------------------------------------ */
 
@@ -276,9 +323,17 @@ typedef struct mo_plan_report_hot {
     double tokens_per_second;         /* if a text's picks are those */
 } mo_plan_report_hot;
 
+/* A batch, and what a request takes with it: a chat's prompt of 2,048 tokens, or of a shorter context, and an answer of an eighth of that. */
+typedef struct mo_plan_report_batch {
+    int64_t batch;                     /* 0: none that fits */
+    int64_t ram_experts, vram_experts; /* that are kept there */
+    int64_t work_bytes;                /* working memory where prompts are computed */
+    double prompt_seconds, seconds;    /* of the prompt, and of all of it */
+} mo_plan_report_batch;
+
 /* The placement of a model and its expected speed. */
 typedef struct mo_plan_report {
-    const char *mode; /* "resident", "slots" or "streamed": a constant */
+    const char *mode; /* "resident", "slots", "streamed" or "tiered": a constant */
     char why[256];    /* one sentence: what decided the ceiling */
 
     /* Bytes in RAM; used is their sum, at most the ceiling. */
@@ -328,7 +383,33 @@ typedef struct mo_plan_report {
     /* As prompt_tokens_per_second, but for the last step of a full context; 0: not known (without a device, or with
      * several). */
     double full_prompt_tokens_per_second;
+    mo_plan_report_batch batches[3]; /* the next smaller one, the one that is used, the next larger */
+    char described
+        [256]; /* one sentence: the machine of mo_plan_extra's parts; "": this one, or that of a file */
+    /* Speculative decoding: most guesses of a sequence in a step, 0: none; and parts of work_bytes and other_bytes: of guesses, and of what
+     * computes them, which is an MTP head or a draft model; 0: nothing does. */
+    int64_t drafts, draft_bytes, head_bytes;
+    bool draft_model;
+    int64_t
+        encoder_bytes; /* of pictures, with its work for the largest; part of other_bytes; 0: there is none */
 } mo_plan_report;
+
+/* GPUs that plans know by name. */
+typedef struct mo_known_gpu_info {
+    const char *name, *title; /* "rtx-4070", "RTX 4070": constants */
+    int64_t memory_bytes;
+    double memory_bytes_s, link_bytes_s; /* as published, and as plans count with it */
+} mo_known_gpu_info;
+/* By number; false past the last. */
+bool mo_known_gpu(int index, mo_known_gpu_info *out, size_t size);
+
+/* A PC in words. */
+typedef struct mo_plan_pc {
+    char words[256];
+    mo_plan_extra extra; /* points into them */
+} mo_plan_pc;
+/* Reads "rtx-3060, 32G, ddr5, nvme-4": a GPU of mo_known_gpu(), if it has one, its RAM, and what memory and disk it has. */
+mo_status mo_plan_pc_read(const char *text, mo_plan_pc *out, mo_error *err);
 
 /* What mo_plan_open() has, filled up to the size. */
 mo_status mo_plan_file(const char *path, const mo_model_options *options, const mo_plan_extra *extra,
@@ -404,7 +485,7 @@ mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide,
 
 /* ---- Probing ---------------------------------------------------------------------------------- */
 
-enum { MO_PROBE_MEMORY = 16, MO_PROBE_DISK = 24, MO_PROBE_COPIES = 5 };
+enum { MO_PROBE_MEMORY = 16, MO_PROBE_DISK = 24, MO_PROBE_COPIES = 5, MO_PROBE_EXPERTS = 5 };
 
 /* A device and the wire to it; rates in bytes per second. */
 typedef struct mo_probe_device_report {
@@ -427,6 +508,13 @@ typedef struct mo_probe_device_report {
         double in_bytes_s, out_bytes_s, pageable_bytes_s;
     } copies[MO_PROBE_COPIES];
     int copy_count;
+
+    struct mo_probe_expert {
+        int64_t bytes;                              /* of an expert */
+        double cpu_bytes_s;                         /* products of eight of them, nothing else going on, */
+        double both_cpu_bytes_s, both_link_bytes_s; /* of some while others cross, and those; middle values */
+    } experts[MO_PROBE_EXPERTS];
+    int expert_count;
 } mo_probe_device_report;
 
 typedef struct mo_probe_report {
@@ -454,6 +542,8 @@ typedef struct mo_probe_report {
     } disk[MO_PROBE_DISK];
     int disk_count;
 
+    double others_cores; /* that other programs kept busy meanwhile; 0: none, or not known */
+    bool disturbed;      /* too many for the rates to say much about the machine */
     mo_probe_device_report device;
 
     double product_bytes_s; /* weights that products read, in the slowest of the common formats */
@@ -614,6 +704,8 @@ mo_status mo_template_render(const mo_template *t, const char *context, size_t c
 typedef struct mo_message {
     const char *role, *content; /* role: system, user or assistant */
 } mo_message;
+/* Stands for a picture in a content; no text of JSON has this byte. */
+#define MO_MESSAGE_PICTURE 0xFF
 
 /* Can the text be given as a template? MO_EFORMAT: it is Jinja, with an error, whose line is named. MO_EINVAL: it is neither Jinja
  * nor the name of a chat format, such as "chatml"; err lists the names. */
@@ -862,6 +954,9 @@ typedef struct mo_kept_report {
 /* Any thread at any time; waits for no step. */
 void mo_model_kept(mo_model *model, mo_kept_report *out, size_t size);
 
+/* Gives the memory of blocks in RAM that are free back to the system; they take it again when they are written. Any thread. */
+void mo_model_trim(mo_model *model);
+
 int64_t mo_session_length(const mo_session *session);   /* tokens held */
 int64_t mo_session_computed(const mo_session *session); /* tokens the last feed computed */
 
@@ -891,6 +986,23 @@ bool mo_snapshot_on_device(const mo_snapshot *snapshot);
 
 /* ---- Generations that are stepped by one thread and drained by another ------------------------- */
 
+/* Where drafts come from instead of the usual sources: puts guesses of what follows tokens[count] into out, at most `most`, and returns how
+ * many. The stepping thread calls it. */
+typedef struct mo_draft_source {
+    int64_t (*draft)(void *user, const int32_t *tokens, int64_t count, int32_t *out, int64_t most);
+    void *user;
+    int64_t
+        match; /* how many of them are computed is decided as after a match of this many tokens; 0: all are */
+} mo_draft_source;
+
+/* What the answers of every client said lately: guesses in its next ones. It is bounded; a client never gets another's. Only the thread
+ * that steps uses it. */
+typedef struct mo_recent mo_recent;
+mo_status mo_recent_open(mo_recent **out, mo_error *err);
+void mo_recent_close(mo_recent *recent);
+/* An answer of the client's has ended. */
+void mo_recent_add(mo_recent *recent, uint64_t client, const int32_t *tokens, int64_t count);
+
 /* What our own programs add to the options. */
 typedef struct mo_generation_extra {
     mo_grammar
@@ -898,6 +1010,9 @@ typedef struct mo_generation_extra {
     const mo_reply_options
         *reply; /* how the answer is parsed, with in_thought; its tools stay. NULL: as the options say */
     int choice; /* which of several answers to one prompt: it draws with the options' seed + choice */
+    const mo_draft_source *source; /* stays as long as the generation; NULL: the usual ones */
+    const mo_recent *recent; /* likewise: what answers of `client` said lately; NULL: nothing is known */
+    uint64_t client;
 } mo_generation_extra;
 
 /* Overrides sampling with what the model's file recommends (model NULL: nothing); what is unset then has the usual value. */
@@ -912,17 +1027,21 @@ typedef struct mo_generation_part {
     mo_generation *generation;
     int64_t piece; /* most tokens of its prompt; 0: all that are left */
     bool logits;   /* its state will be kept afterwards, with its logits, although the prompt goes on */
+    bool settled;  /* all its tokens are parsed, and nobody else parses during the step: guesses may go
+                      behind what its text decides */
     mo_routing_observer routes; /* NULL: not needed */
     void *user;
     /* The result: */
     mo_error
         error; /* status MO_OK: none. Unless that has ended the generation: step it again, or mo_generation_fail() */
-    int64_t computed; /* tokens */
-    bool sampled;     /* a token */
-    bool late;        /* its mask was not ready: nothing was sampled */
+    int64_t computed;          /* tokens */
+    int64_t drafted, accepted; /* drafts that were computed, and those of them that became tokens */
+    bool predicted;            /* they came from the prediction */
+    bool sampled;              /* a token */
+    bool late;                 /* its mask was not ready: nothing was sampled */
 } mo_generation_part;
 
-/* One step of all of them; unlike mo_generation_step() it never looks at their texts. feeds: space for as many. */
+/* One step of all of them; unlike mo_generation_step() it looks at no text unless a part is settled. feeds: space for as many. */
 mo_status mo_generation_step_parts(mo_generation_part *parts, mo_feed *feeds, int count, mo_error *err);
 
 /* May it be stepped? False: its mask is not ready. */
@@ -934,6 +1053,9 @@ void mo_generation_fail(mo_generation *generation, mo_end end, const mo_error *e
 /* The stepping thread's: why it has ended; tokens held by the session. */
 mo_end mo_generation_ended(const mo_generation *generation);
 int64_t mo_generation_held(const mo_generation *generation);
+/* The first picture that its session does not hold and whose rows are not there, to be closed; NULL: there is none. A step makes those that it
+ * needs, and others wait for it. */
+mo_image *mo_generation_picture(const mo_generation *generation);
 /* The session was changed from outside, and holds this many tokens of the sequence. */
 void mo_generation_set_held(mo_generation *generation, int64_t held);
 /* If it has thought as long as it may: appends the tokens that end its thought. All that was sampled must have been parsed. */

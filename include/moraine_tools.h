@@ -155,7 +155,6 @@ typedef struct mo_file_info {
     int64_t context_length; /* training context in tokens; 0 if unknown */
     int layers;             /* without those for predicting further tokens */
     int mtp_layers;         /* layers for predicting further tokens (nextn); never read per token */
-
     int expert_layers, experts, experts_used;   /* experts in one layer, and how many a token uses */
     int64_t expert_bytes_min, expert_bytes_max; /* one expert: gate, up and down, with scales and biases */
     int64_t expert_bytes_total;                 /* every expert of every layer a token passes */
@@ -170,6 +169,8 @@ typedef struct mo_file_info {
 
     int formats;                  /* that tensors have */
     const mo_file_format *format; /* [formats], most bytes first; the file's */
+    int mtp_heads;                /* of the mtp_layers: those that can guess tokens */
+    int64_t mtp_bytes;            /* tensors of the mtp_layers */
 } mo_file_info;
 
 /* Fails with MO_EFORMAT where metadata and tensors contradict each other. */
@@ -180,7 +181,6 @@ MO_API mo_status mo_tokenize_file(const char *path, const char *text, size_t len
                                   size_t *count, mo_error *err);
 
 /* ---- Synthetic models ---------------------------------------------------------------------- */
-
 typedef struct mo_synth_options {
     size_t size;
     int layers;       /* number of layers, from the first; 0: all */
@@ -191,6 +191,7 @@ typedef struct mo_synth_options {
     float skew;          /* of the router: 0 none, up to 8; see moraine synth --help */
     int threads;         /* 0: one per usable core; the file does not depend on it */
     bool overwrite;      /* an existing file */
+    bool holes;          /* routed experts are zeros that take no space in the file */
     bool vocabulary;     /* add a generated one: bytes, letter pairs, words; otherwise the file has none */
     const char *experts; /* format of the matrices of routed experts; NULL: as `type` says */
 } mo_synth_options;
@@ -243,16 +244,18 @@ MO_API mo_status mo_quantize(const char *source, const char *path, const mo_quan
 /* What only a plan has, in addition to the options of the model. Set `size`; the rest may be 0. */
 typedef struct mo_plan_extra {
     size_t size;
-    /* File with another machine's sizes and rates (JSON, as moraine probe writes it); NULL: this machine, with its probed rates where
-     * there are any. Its device is then what the file describes, unless the options say "none". */
+    /* File with another machine's sizes, rates and device (JSON, as moraine probe writes it); NULL: this machine, as probed. */
     const char *machine;
     /* A model of this process: its memory counts as free, as if it were closed; keep it open until the call returns. NULL: none. */
     mo_model *instead;
+    /* Parts of a described machine, by published figures: a GPU such as "rtx-4070" ("auto": if there is none here, the smallest with `vram_bytes`),
+     * memory such as "ddr5" or "60GB/s", a disk such as "nvme-4"; NULL: this machine's, or with pc_ram_bytes (RAM, of which others need a part) a PC's. */
+    const char *gpu, *cpu, *disk;
+    int64_t pc_ram_bytes;
 } mo_plan_extra;
 
-/* The placement of a model and its expected speed. Constant once open: any thread may ask. */
+/* A model's placement and expected speed. Constant once open: any thread may ask. */
 typedef struct mo_plan mo_plan;
-
 /* Plans for a model file that would be opened with these options (may be NULL, as extra may). Only its header is read, and the hot
  * cache's profile. MO_ENOMEM when it cannot run under the ceiling, MO_EDEVICE when that is the device's, or there is no such
  * device: err says how much is needed and what to change. `map` and what is not about placement have no effect. With a `cluster`:
@@ -260,8 +263,7 @@ typedef struct mo_plan mo_plan;
 MO_API mo_status mo_plan_open(const char *path, const mo_model_options *options, const mo_plan_extra *extra,
                               mo_plan **out, mo_error *err);
 MO_API void mo_plan_close(mo_plan *plan);
-/* One of the values that mo_stat_name() lists, as mo_model_stat() reads it of a run; index: 0, or that of a class or a device.
- * MO_EUNSUPPORTED: of runs only. */
+/* A value that mo_stat_name() lists, as mo_model_stat() has it; index: 0, or of a class or a device. MO_EUNSUPPORTED: of runs only. */
 MO_API mo_status mo_plan_stat(const mo_plan *plan, const char *name, int64_t index, double *value,
                               mo_error *err);
 /* "tier.mode" and "device" as in mo_model_text(), and sentences: "ceiling", "device.ceiling" (what decided them; without a device
@@ -274,9 +276,7 @@ MO_API mo_status mo_plan_json(const mo_plan *plan, char **json, mo_error *err);
 
 typedef struct mo_probe_options {
     size_t size;
-    const char
-        *model; /* read from its files (of a split one: name the first part); NULL: from a file of 1 GiB
-                            * created for it and removed afterwards */
+    const char *model;     /* whose files are read (of a split one: the first); NULL: 1 GiB, removed later */
     const char *directory; /* where that file is made; NULL: the current directory */
     int threads;           /* most threads that read memory; 0: one per usable core */
     const char *device;    /* as in mo_model_options: measured too, where there is one */

@@ -11,6 +11,7 @@
 #include "device/host/run.h"
 #include "device_case.h"
 #include "numeric/kinds.h"
+#include "sanitized.h"
 
 enum { ROUNDS = 2, OPS = 16, VARIANTS = 20, EXPERTS = 12 };
 
@@ -76,8 +77,10 @@ static void mix(box *b, layer *l, int variant)
     multiply(b, l, mixed, l->type, l->n, l->y);
     mo_op_stream *o = stream(b, l);
     o->y = variant % 11 == 10 ? 0 : l->y;
-    o->y_norm = maybe(b, l->n, 10);
+    o->y_norm = maybe(b, l->n, 25);
+    o->centered = box_chance(b, 25);
     norm_into(b, l, &o->norm[variant % 3], l->in);
+    o->norm[variant % 3].add = maybe(b, l->n, 25);
     if (box_chance(b, 30)) {
         norm_into(b, l, &o->norm[(variant + 1) % 3], box_acts(b, l->tokens, l->n));
     }
@@ -243,6 +246,31 @@ static void build_minus_zero(box *b, layer *l)
                                                   .scale = 1.0f};
 }
 
+/* ---- Attention ---- */
+
+/* The products of a step's attention, its heads, and what they see. */
+static bool build_attention_layer(box *b, layer *l, int variant)
+{
+    enum { COLS = 256 };
+    mo_op ops[2] = {0};
+    if (!build_attention(b, ops, variant)) {
+        return false;
+    }
+    const mo_op_heads *h = &ops[0].heads;
+    const int rows[] = {h->heads * h->k_len * (h->gated ? 2 : 1), h->kv_heads * h->k_len,
+                        h->kv_heads * h->v_len};
+    const mo_daddr y[] = {h->q, h->k, h->v};
+    *l = (layer){.tokens = h->tokens};
+    l->bad = box_address(b, memset(box_alloc(b, 4), 0, 4));
+    const mo_dacts in = box_acts_filled(b, l->tokens, COLS, 0);
+    for (int i = 0; i < 3; i++) {
+        multiply(b, l, in, MO_Q8_0, rows[i], y[i]);
+    }
+    *add(l, MO_OP_HEADS) = ops[0];
+    *add(l, MO_OP_ATTEND) = ops[1];
+    return true;
+}
+
 /* ---- Adapters around products ---- */
 
 enum {
@@ -359,12 +387,9 @@ static bool build_adapted(box *b, layer *l, int variant)
     return true;
 }
 
-/* Under ThreadSanitizer, which takes its time, every sixth. */
-#if defined(__SANITIZE_THREAD__)
-enum { STEP = 6 };
-#else
-enum { STEP = 1 };
-#endif
+/* Under ThreadSanitizer, which takes its time, every sixth; of those with adapters a seventh under the address sanitizer, which has every
+ * remainder of a variant with it. */
+enum { STEP = SANITIZED_THREADS ? 6 : 1, ADAPTED_STEP = SANITIZED_THREADS ? 6 : SANITIZED ? 7 : 1 };
 
 void test_layers(void **state)
 {
@@ -387,6 +412,27 @@ void test_layers(void **state)
     }
 }
 
+void test_attention_layers(void **state)
+{
+    static const int shapes[] = {0, 3, 4, 0, 3, 4, 1}; /* heads of 64, 128 and 256 values mostly */
+    enum { SHAPES = 10, ATTENTIONS = 28 };
+    (void)state;
+    for (const char **name = device_names; *name; name++) {
+        box b;
+        layer l;
+        box_open(&b, *name);
+        for (int i = 0; i < ATTENTIONS; i += STEP) {
+            const int variant = i * SHAPES + shapes[i % 7];
+            box_clear(&b, 377 + (uint64_t)i);
+            if (build_attention_layer(&b, &l, variant)) {
+                run(&b, &l);
+                box_check(&b, "the attention of a layer", variant);
+            }
+        }
+        box_close(&b);
+    }
+}
+
 void test_adapted_layers(void **state)
 {
     (void)state;
@@ -394,7 +440,7 @@ void test_adapted_layers(void **state)
         box b;
         layer l;
         box_open(&b, *name);
-        for (int i = 0; i < DRAWINGS * mixer_cases[0].variants; i += STEP) {
+        for (int i = 0; i < DRAWINGS * mixer_cases[0].variants; i += ADAPTED_STEP) {
             const int variant = i % mixer_cases[0].variants;
             box_clear(&b, 177 + (uint64_t)i);
             if (build_adapted(&b, &l, variant)) {

@@ -10,6 +10,7 @@
 
 #include "device_case.h"
 #include "numeric/heads.h"
+#include "numeric/index.h"
 #include "numeric/math.h"
 #include "numeric/rope.h"
 
@@ -247,6 +248,9 @@ static void build_heads(box *b, mo_op *op, int variant)
     if (variant % 7 != 3) {
         build_rope(b, o, box_at(b, o->places));
     }
+    if (variant % 3 == 1) {
+        o->q_factor = box_address(b, box_filled(b, n, 0));
+    }
     uint32_t *bad = box_alloc(b, 4);
     *bad = variant % 4 == 0 ? 5 : 0;
     o->bad = box_address(b, bad);
@@ -284,6 +288,10 @@ static void heads_token(const box *b, const mo_op_heads *o, int64_t t)
     }
     for (int h = 0; h < o->heads; h++) {
         turn(b, o, t, q + h * query_len(o->k_len, o->gated), o->q_norm);
+        if (o->q_factor) {
+            K.scale(q + h * query_len(o->k_len, o->gated), ((const float *)box_at(b, o->q_factor))[t],
+                    o->k_len);
+        }
     }
     for (int h = 0; h < o->kv_heads; h++) {
         turn(b, o, t, k + (int64_t)h * o->k_len, o->k_norm);
@@ -308,6 +316,49 @@ static void reference_heads(box *b, const mo_op *op)
 }
 
 /* ---- Attend ----------------------------------------------------------------------------------- */
+
+/* Some neighbours of each slice become rows of a picture. */
+static void place_pictures(box *b, mo_daddr at, const step *s)
+{
+    mo_dplace *place = box_at(b, at);
+    for (int i = 0; i < s->slices; place += s->count[i++]) {
+        const int from = (int)box_pick(b, 0, s->count[i] - 1);
+        const int to = (int)box_pick(b, from, s->count[i] - 1);
+        for (int j = from; j <= to; j++) {
+            place[j].ahead = to - j;
+        }
+    }
+}
+
+static int64_t last_seen(const mo_op_attend *o, const mo_dplace *place)
+{
+    return place->position + (o->window ? place->ahead : 0);
+}
+
+/* Chunks that a token sees, at most. */
+static int most_chunks(const box *b, const mo_op_attend *o)
+{
+    const mo_dplace *places = box_at(b, o->places);
+    const int chunk = mo_kv_chunk(o->kv);
+    int most = 0;
+    for (int t = 0; t < o->tokens; t++) {
+        const int64_t p = places[t].position;
+        const int64_t first = o->window && p >= o->window ? p - o->window + 1 : 0;
+        const int chunks = (int)(last_seen(o, &places[t]) / chunk - first / chunk + 1);
+        most = chunks > most ? chunks : most;
+    }
+    return most;
+}
+
+/* Space for what they leave. */
+static mo_daddr partial_of(box *b, const mo_op_attend *o)
+{
+    const int64_t few = o->tokens < MO_OP_SMALL ? o->tokens : MO_OP_SMALL;
+    const int64_t count = few * o->chunks * o->heads * mo_kv_partial(o->kv, o->v_len);
+    float *partial = box_floats(b, count);
+    box_ignore(b, partial, 4 * count);
+    return box_address(b, partial);
+}
 
 static void build_attend(box *b, mo_op *op, int variant)
 {
@@ -334,20 +385,42 @@ static void build_attend(box *b, mo_op *op, int variant)
     o->q = box_address(
         b, box_filled(b, (int64_t)s.tokens * h.heads * query_len(h.k_len, o->gated), variant / 5));
     o->sinks = box_chance(b, 40) ? box_address(b, box_filled(b, h.heads, 0)) : 0;
-    const mo_dplace *places = box_at(b, o->places);
-    for (int t = 0; t < s.tokens; t++) {
-        const int64_t p = places[t].position;
-        const int64_t first = o->window && p >= o->window ? p - o->window + 1 : 0;
-        const int chunk = mo_kv_chunk(o->kv), chunks = (int)(p / chunk - first / chunk + 1);
-        o->chunks = chunks > o->chunks ? chunks : o->chunks;
+    if (variant % 3 != 1) {
+        place_pictures(b, o->places, &s);
     }
-    o->chunks += variant % 7 == 0; /* more space than needed */
-    const int64_t few = s.tokens < MO_OP_SMALL ? s.tokens : MO_OP_SMALL;
-    const int64_t bytes = few * o->chunks * h.heads * mo_kv_partial(o->kv, h.v_len);
-    float *partial = box_floats(b, bytes);
-    box_ignore(b, partial, 4 * bytes);
-    o->partial = box_address(b, partial);
+    o->chunks = most_chunks(b, o) + (variant % 7 == 0); /* more space than needed */
+    o->partial = partial_of(b, o);
     o->mixed = box_acts(b, s.tokens, (int64_t)h.heads * h.v_len);
+}
+
+bool build_attention(box *b, mo_op ops[2], int variant)
+{
+    build_heads(b, &ops[0], variant);
+    const mo_op_heads *h = &ops[0].heads;
+    mo_op_attend *o = &ops[1].attend;
+    ops[1].kind = MO_OP_ATTEND;
+    if (h->gated && h->v_len > h->k_len) { /* a gate is as long as a key */
+        return false;
+    }
+    *o = (mo_op_attend){.q = h->q,
+                        .sinks = box_chance(b, 40) ? box_address(b, box_filled(b, h->heads, 0)) : 0,
+                        .places = h->places,
+                        .window = variant % 2 ? 100 : 0, /* as its cache was made */
+                        .tokens = h->tokens,
+                        .layer = h->layer,
+                        .heads = h->heads,
+                        .kv_heads = h->kv_heads,
+                        .k_len = h->k_len,
+                        .v_len = h->v_len,
+                        .gated = h->gated,
+                        .kv = h->kv,
+                        .scale = 1.0f / sqrtf((float)h->k_len)};
+    o->chunks = most_chunks(b, o) + variant % 3 / 2;
+    o->partial = partial_of(b, o);
+    o->mixed = box_acts(b, h->tokens, (int64_t)h->heads * h->v_len);
+    /* Nobody reads them any more, and devices may leave them as they were. */
+    box_ignore(b, box_at(b, h->q), 4 * h->tokens * h->heads * query_len(h->k_len, h->gated));
+    return true;
 }
 
 /* The same of codes. */
@@ -419,7 +492,7 @@ static void attend_tokens(const box *b, const mo_op_attend *o, int64_t from, int
     for (int64_t t = from; t < end; t++) {
         const int64_t p = place[t].position;
         first = first_seen(o, p) < first ? first_seen(o, p) : first;
-        last = p > last ? p : last;
+        last = last_seen(o, &place[t]) > last ? last_seen(o, &place[t]) : last;
     }
     const int64_t length = last / MO_KV_BLOCK + 1, bytes = mo_kv_block_bytes(alone);
     uint8_t *memory = malloc((size_t)(length * bytes)), **blocks = calloc((size_t)length, sizeof *blocks);
@@ -442,7 +515,7 @@ static void attend_tokens(const box *b, const mo_op_attend *o, int64_t from, int
             const float *q =
                 (const float *)box_at(b, o->q) + (t * o->heads + head) * query_len(o->k_len, o->gated);
             (mo_kv_coded(o->kv) ? attend_codes : attend_query)(o, &kv, q, sinks ? sinks + head : NULL,
-                                                               first_seen(o, p), p,
+                                                               first_seen(o, p), last_seen(o, &place[t]),
                                                                mixed.x + t * mixed.cols + head * o->v_len);
         }
     }
@@ -601,7 +674,10 @@ static void build_latent(box *b, mo_op *op, int variant)
     o->norm = box_address(b, box_filled(b, h.v_len, 0));
     o->rope_rows = s.tokens;
     o->rope_stride = h.tail / 2 + variant % 2;
-    o->rope = box_address(b, box_filled(b, 2 * o->rope_rows * o->rope_stride, 0));
+    o->rope = variant % 5 == 4 ? 0 : box_address(b, box_filled(b, 2 * o->rope_rows * o->rope_stride, 0));
+    if (variant % 3 == 1) {
+        o->q_factor = box_address(b, box_filled(b, s.tokens, 0));
+    }
     o->plain = box_acts(b, (int64_t)s.tokens * h.heads, plain);
     o->query = box_address(b, box_filled(b, (int64_t)s.tokens * h.heads * (h.v_len + h.tail), 0));
     o->groups = box_address(b, box_alloc(b, 2 * h.heads * (int64_t)sizeof(mo_dgroup)));
@@ -620,21 +696,30 @@ static void reference_latent(box *b, const mo_op *op)
     mo_dgroup *groups = box_at(b, o->groups);
     for (int64_t t = 0; t < o->tokens; t++) {
         const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
-        const float *c = (const float *)box_at(b, o->rope) + t * o->rope_stride;
-        const float *s = c + o->rope_rows * o->rope_stride;
+        const float *c = o->rope ? (const float *)box_at(b, o->rope) + t * o->rope_stride : NULL;
+        const float *s = c ? c + o->rope_rows * o->rope_stride : NULL;
         float key[LONGEST];
         for (int64_t i = 0; i < o->heads; i++) {
             const int64_t row = i * o->tokens + t;
             const float *q = (const float *)box_at(b, o->q) + (t * o->heads + i) * (plain.cols + o->n_rot);
             float *tail = (float *)box_at(b, o->query) + row * layout.k_len + o->v_len;
             memcpy(plain.x + row * plain.cols, q, sizeof *q * (size_t)plain.cols);
-            box_quantize(&plain, row);
             memcpy(tail, q + plain.cols, sizeof *q * (size_t)o->n_rot);
-            K.rope(tail, c, s, o->n_rot, false);
+            if (c) {
+                K.rope(tail, c, s, o->n_rot, false);
+            }
+            if (o->q_factor) {
+                const float factor = ((const float *)box_at(b, o->q_factor))[t];
+                K.scale(plain.x + row * plain.cols, factor, plain.cols);
+                K.scale(tail, factor, o->n_rot);
+            }
+            box_quantize(&plain, row);
         }
         memcpy(key, (const float *)box_at(b, o->k) + t * layout.k_len, sizeof *key * (size_t)layout.k_len);
         K.rms_norm(key, key, box_at(b, o->norm), o->v_len, o->eps);
-        K.rope(key + o->v_len, c, s, o->n_rot, false);
+        if (c) {
+            K.rope(key + o->v_len, c, s, o->n_rot, false);
+        }
         uint8_t *block = block_at(b, state_at(b, place), place->position), row[6 * LONGEST];
         const mo_kv_head kv = mo_kv_head_of(layout, 0, &block, 1);
         const bool codes = mo_kv_coded(o->kv);
@@ -654,6 +739,227 @@ static void reference_latent(box *b, const mo_op *op)
     }
 }
 
+/* ---- Indexers --------------------------------------------------------------------------------- */
+
+typedef struct index_shape {
+    int heads, length, n_rot, top;
+} index_shape;
+
+static const index_shape index_shapes[] = {{3, 48, 16, 5}, {8, 64, 32, 40}, {2, 200, 64, 130}, {5, 33, 8, 7}};
+
+static mo_kv_shape index_layout(mo_kv_type kv, const latent_shape *h, const index_shape *x)
+{
+    mo_kv_shape layout = latent_layout(kv, h);
+    layout.index = x->length;
+    return layout;
+}
+
+/* Keys of an indexer in all places of the caches: some of them alike, so that scores are equal. */
+static void fill_index(box *b, const step *s, mo_kv_shape layout)
+{
+    for (int i = 0; i < s->slices; i++) {
+        const mo_daddr *table = box_at(b, s->state[i]->blocks);
+        for (int64_t e = 0; e < s->state[i]->length; e++) {
+            uint8_t *block = box_at(b, table[e]);
+            float *keys = (float *)(void *)(block + mo_kv_index_at(layout));
+            box_fill(b, keys, (int64_t)MO_KV_BLOCK * layout.index, 0);
+            for (int u = 3; u < MO_KV_BLOCK; u += 5) {
+                memcpy(keys + (int64_t)u * layout.index, keys + (int64_t)(u - 3) * layout.index,
+                       (size_t)mo_kv_index_bytes(layout));
+            }
+        }
+    }
+}
+
+static void build_index(box *b, mo_op *op, int variant)
+{
+    mo_op_index *o = &op->index;
+    const latent_shape h = latent_shapes[variant / 2 % 4];
+    const index_shape x = index_shapes[variant % 4];
+    step s = make_step(b, variant / 2);
+    op->kind = MO_OP_INDEX;
+    o->tokens = s.tokens;
+    o->layer = LAYER;
+    o->heads = x.heads;
+    o->length = x.length;
+    o->n_rot = x.n_rot;
+    o->neox = variant % 2;
+    o->kv = (variant + variant / 4) % MO_KV_TYPES;
+    o->k_len = h.v_len + h.tail;
+    o->v_len = h.v_len;
+    o->tail = h.tail;
+    o->scale = 0.07f;
+    make_latent_caches(b, &s, index_layout((mo_kv_type)o->kv, &h, &x));
+    o->places = places_of(b, &s);
+    o->q = box_address(b, box_filled(b, (int64_t)s.tokens * x.heads * x.length, 0));
+    o->k = box_address(b, box_filled(b, (int64_t)s.tokens * x.length, 0));
+    o->share = box_address(b, box_filled(b, (int64_t)s.tokens * x.heads, 0));
+    o->norm = box_address(b, box_filled(b, x.length, 0));
+    o->bias = box_address(b, box_filled(b, x.length, 0));
+    o->rope_rows = s.tokens;
+    o->rope_stride = x.n_rot / 2 + variant % 2;
+    o->rope = box_address(b, box_filled(b, 2 * o->rope_rows * o->rope_stride, 0));
+}
+
+static void reference_index(box *b, const mo_op *op)
+{
+    const mo_op_index *o = &op->index;
+    const latent_shape h = {0, o->v_len, o->tail};
+    const index_shape x = {o->heads, o->length, o->n_rot, 0};
+    const mo_kv_shape layout = index_layout((mo_kv_type)o->kv, &h, &x);
+    const mo_index_rule rule = {.heads = o->heads,
+                                .length = o->length,
+                                .n_rot = o->n_rot,
+                                .neox = o->neox,
+                                .scale = o->scale,
+                                .norm = box_at(b, o->norm),
+                                .bias = box_at(b, o->bias)};
+    for (int64_t t = 0; t < o->tokens; t++) {
+        const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
+        const float *c = (const float *)box_at(b, o->rope) + t * o->rope_stride;
+        const float *s = c + o->rope_rows * o->rope_stride;
+        float *key = (float *)box_at(b, o->k) + t * o->length;
+        uint8_t *block = block_at(b, state_at(b, place), place->position);
+        assert_true(mo_index_key(&K, &rule, key, c, s));
+        memcpy(block + mo_kv_index_at(layout) + place->position % MO_KV_BLOCK * mo_kv_index_bytes(layout),
+               key, (size_t)mo_kv_index_bytes(layout));
+        mo_index_query(&K, &rule, (float *)box_at(b, o->q) + t * o->heads * o->length,
+                       (float *)box_at(b, o->share) + t * o->heads, c, s);
+    }
+}
+
+static void build_keep(box *b, mo_op *op, int variant)
+{
+    mo_op_keep *o = &op->keep;
+    const latent_shape h = latent_shapes[variant / 2 % 4];
+    const index_shape x = index_shapes[variant % 4];
+    step s = make_step(b, variant / 2);
+    op->kind = MO_OP_KEEP;
+    o->tokens = s.tokens;
+    o->layer = LAYER;
+    o->heads = x.heads;
+    o->length = x.length;
+    o->top = x.top;
+    o->kv = (variant + variant / 4) % MO_KV_TYPES;
+    o->k_len = h.v_len + h.tail;
+    o->v_len = h.v_len;
+    o->tail = h.tail;
+    const mo_kv_shape layout = index_layout((mo_kv_type)o->kv, &h, &x);
+    make_latent_caches(b, &s, layout);
+    fill_index(b, &s, layout);
+    o->places = places_of(b, &s);
+    for (int i = 0; i < s.slices; i++) {
+        const int64_t end = s.position[i] + s.count[i];
+        o->most = end > o->most ? end : o->most;
+    }
+    o->stride = o->most + variant % 3;
+    o->q = box_address(b, box_filled(b, (int64_t)s.tokens * x.heads * x.length, 0));
+    o->share = box_address(b, box_filled(b, (int64_t)s.tokens * x.heads, 0));
+    float *scores = box_floats(b, s.tokens * o->stride);
+    box_ignore(b, scores, 4 * s.tokens * o->stride);
+    o->scores = box_address(b, scores);
+    o->kept = box_address(b, box_alloc(b, (int64_t)s.tokens * o->top * 4));
+}
+
+static void reference_keep(box *b, const mo_op *op)
+{
+    const mo_op_keep *o = &op->keep;
+    const latent_shape h = {0, o->v_len, o->tail};
+    const index_shape x = {o->heads, o->length, 0, 0};
+    const mo_kv_shape layout = index_layout((mo_kv_type)o->kv, &h, &x);
+    const mo_index_rule rule = {.heads = o->heads, .length = o->length};
+    float *products = calloc((size_t)o->heads * MO_KV_BLOCK, sizeof *products),
+          *scores = calloc((size_t)o->stride + MO_KV_BLOCK, sizeof *scores);
+    mo_scratch *scratch = aligned_alloc(64, sizeof *scratch);
+    for (int64_t t = 0; t < o->tokens; t++) {
+        const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
+        for (int64_t u = 0; u <= place->position; u += MO_KV_BLOCK) {
+            const uint8_t *block = block_at(b, state_at(b, place), u);
+            const int64_t left = place->position + 1 - u;
+            mo_index_scores(&K, &rule, (const float *)(const void *)(block + mo_kv_index_at(layout)),
+                            left < MO_KV_BLOCK ? left : MO_KV_BLOCK,
+                            (const float *)box_at(b, o->q) + t * o->heads * o->length,
+                            (const float *)box_at(b, o->share) + t * o->heads, 1, products, scores + u,
+                            MO_KV_BLOCK, scratch);
+        }
+        if (place->position >= o->top) {
+            mo_index_choose(scores, place->position + 1, o->top, (int32_t *)box_at(b, o->kept) + t * o->top);
+        }
+    }
+    free(scratch);
+    free(scores);
+    free(products);
+}
+
+/* Kept positions are any, ascending. */
+static void build_gather(box *b, mo_op *op, int variant)
+{
+    mo_op_gather *o = &op->gather;
+    const latent_shape h = latent_shapes[variant / 2 % 4];
+    const index_shape x = index_shapes[variant % 4];
+    step s = make_step(b, variant / 2);
+    op->kind = MO_OP_GATHER;
+    o->tokens = s.tokens;
+    o->layer = LAYER;
+    o->top = x.top;
+    o->kv = (variant + variant / 4) % MO_KV_TYPES;
+    o->k_len = h.v_len + h.tail;
+    o->v_len = h.v_len;
+    o->tail = h.tail;
+    make_latent_caches(b, &s, index_layout((mo_kv_type)o->kv, &h, &x));
+    o->places = places_of(b, &s);
+    int32_t *kept = box_alloc(b, (int64_t)s.tokens * x.top * 4);
+    for (int64_t t = 0; t < s.tokens; t++) {
+        const int64_t position = ((const mo_dplace *)box_at(b, o->places))[t].position;
+        for (int64_t i = 0; position >= x.top && i < x.top; i++) {
+            kept[t * x.top + i] = (int32_t)(i * (position + 1) / x.top);
+        }
+    }
+    o->kept = box_address(b, kept);
+    const int64_t blocks = (x.top + MO_KV_BLOCK - 1) / MO_KV_BLOCK;
+    const int64_t bytes = mo_kv_block_bytes(latent_layout((mo_kv_type)o->kv, &h));
+    o->blocks = box_address(b, box_alloc(b, s.tokens * blocks * bytes));
+    o->tables = box_address(b, box_alloc(b, s.tokens * blocks * (int64_t)sizeof(mo_daddr)));
+    o->states = box_address(b, box_alloc(b, s.tokens * (int64_t)sizeof(mo_dstate)));
+    o->out = box_address(b, box_alloc(b, s.tokens * (int64_t)sizeof(mo_dplace)));
+}
+
+static void reference_gather(box *b, const mo_op *op)
+{
+    const mo_op_gather *o = &op->gather;
+    const latent_shape h = {0, o->v_len, o->tail};
+    const mo_kv_shape layout = latent_layout((mo_kv_type)o->kv, &h);
+    const int64_t count = (o->top + MO_KV_BLOCK - 1) / MO_KV_BLOCK, bytes = mo_kv_block_bytes(layout);
+    for (int64_t t = 0; t < o->tokens; t++) {
+        const mo_dplace *place = (const mo_dplace *)box_at(b, o->places) + t;
+        mo_dstate *state = (mo_dstate *)box_at(b, o->states) + t;
+        mo_dplace *out = (mo_dplace *)box_at(b, o->out) + t;
+        const mo_daddr first = o->blocks + (mo_daddr)(t * count * bytes);
+        *state = *state_at(b, place);
+        *out = *place;
+        out->layers = o->states + (mo_daddr)t * sizeof *state;
+        if (place->position < o->top) {
+            continue;
+        }
+        for (int64_t i = 0; i < o->top; i++) {
+            const int32_t u = ((const int32_t *)box_at(b, o->kept))[t * o->top + i];
+            uint8_t *from = block_at(b, state, u),
+                    *to = (uint8_t *)box_at(b, first + (mo_daddr)(i / MO_KV_BLOCK * bytes));
+            const mo_kv_head source = mo_kv_head_of(layout, 0, &from, 1),
+                             target = mo_kv_head_of(layout, 0, &to, 1);
+            mo_index_copy(&source, u % MO_KV_BLOCK, &target, i % MO_KV_BLOCK);
+        }
+        for (int64_t i = 0; i < count; i++) {
+            ((mo_daddr *)box_at(b, o->tables))[t * count + i] = first + (mo_daddr)(i * bytes);
+        }
+        *state = (mo_dstate){.blocks = o->tables + (mo_daddr)(t * count) * sizeof(mo_daddr),
+                             .length = count,
+                             .first = first,
+                             .stride = bytes};
+        out->position = o->top - 1;
+    }
+}
+
 static void build_collect(box *b, mo_op *op, int variant)
 {
     mo_op_collect *o = &op->collect;
@@ -663,6 +969,22 @@ static void build_collect(box *b, mo_op *op, int variant)
     o->n = variant % 4 == 3 ? 24 : 32 << variant % 4;
     o->from = box_address(b, box_filled(b, (int64_t)o->heads * o->tokens * o->n, variant));
     o->out = box_acts(b, o->tokens, (int64_t)o->heads * o->n);
+    o->by_token = variant / 3 % 2;
+    o->each = variant % 2;
+    o->kind = variant / 2 % 2 ? MO_GATE_SOFTPLUS : MO_GATE_SIGMOID;
+    if (variant % 5 != 4) {
+        const int64_t gates = o->each ? o->n : 1;
+        o->gate = box_address(b, box_filled(b, (int64_t)o->heads * o->tokens * gates, variant / 3));
+    }
+}
+
+static void reference_gate(box *b, const mo_op_collect *o, int64_t head, float *row)
+{
+    const float *gate = (const float *)box_at(b, o->gate) + head * (o->each ? o->n : 1);
+    for (int64_t i = 0; i < o->n; i++) {
+        const float g = o->each ? gate[i] : gate[0];
+        row[i] *= o->kind == MO_GATE_SOFTPLUS ? mo_softplus(g) : mo_sigmoid(g);
+    }
 }
 
 static void reference_collect(box *b, const mo_op *op)
@@ -671,9 +993,12 @@ static void reference_collect(box *b, const mo_op *op)
     const mo_acts out = box_acts_at(b, &o->out);
     for (int64_t t = 0; t < o->tokens; t++) {
         for (int64_t h = 0; h < o->heads; h++) {
-            memcpy(out.x + (t * o->heads + h) * o->n,
-                   (const float *)box_at(b, o->from) + (h * o->tokens + t) * o->n,
+            const int64_t to = t * o->heads + h, from = o->by_token ? to : h * o->tokens + t;
+            memcpy(out.x + to * o->n, (const float *)box_at(b, o->from) + from * o->n,
                    sizeof(float) * (size_t)o->n);
+            if (o->gate) {
+                reference_gate(b, o, to, out.x + to * o->n);
+            }
         }
         box_quantize(&out, t);
     }
@@ -691,6 +1016,73 @@ static const delta_shape delta_shapes[] = {{1, 2, 32, 4}, {2, 4, 64, 4}, {2, 2, 
 static int64_t channels_of(int k_heads, int v_heads, int head)
 {
     return (2 * (int64_t)k_heads + v_heads) * head;
+}
+
+/* What becomes of the states of a recurrent op, by variant; what it leaves in other places is of no use where states alone move on. */
+static int32_t state_use(box *b, int variant, mo_dacts out, int64_t rows)
+{
+    const int32_t state = variant / 6 % 3;
+    const int64_t blocks = rows * (out.cols / 32);
+    if (state == MO_STATE_ONLY) {
+        box_ignore(b, box_at(b, out.x), 4 * rows * out.cols);
+    }
+    if (state == MO_STATE_ONLY && out.q) {
+        box_ignore(b, box_at(b, out.q), rows * out.cols);
+        box_ignore(b, box_at(b, out.d), 4 * blocks);
+        box_ignore(b, box_at(b, out.s), 4 * blocks);
+        box_ignore(b, box_at(b, out.sum), 4 * blocks);
+        box_ignore(b, box_at(b, out.half_sum), 4 * blocks);
+    }
+    return state;
+}
+
+/* Computes with states that move on; those that stay get back what they had, `values` floats each. */
+static void reference_state(box *b, const mo_op *op, mo_daddr list, int count, int64_t values, int32_t state,
+                            void (*moves)(box *, const mo_op *))
+{
+    const mo_dslice *slices = box_at(b, list);
+    const size_t bytes = sizeof(float) * (size_t)values;
+    float *at[SLICES_MAX], *had[SLICES_MAX];
+    for (int i = 0; i < count; i++) {
+        const mo_dstate *s = (const mo_dstate *)box_at(b, slices[i].layers) + LAYER;
+        at[i] = box_at(b, s->delta ? s->delta : s->conv);
+        had[i] = malloc(bytes);
+        assert_non_null(had[i]);
+        memcpy(had[i], at[i], bytes);
+    }
+    moves(b, op);
+    for (int i = 0; i < count; i++) {
+        if (state == MO_STATE_STAYS) {
+            memcpy(at[i], had[i], bytes);
+        }
+        free(had[i]);
+    }
+}
+
+/* Decays of heads; of channels; of channels with a bound. */
+static mo_decay decay_of(int variant)
+{
+    return (mo_decay)(variant / 18 % 3);
+}
+
+static float *decay_steps(box *b, int v_heads, bool positive)
+{
+    float *a = box_filled(b, v_heads, 0);
+    for (int h = 0; h < v_heads; h++) {
+        a[h] = positive ? fabsf(a[h]) : -fabsf(a[h]); /* a decay */
+    }
+    return a;
+}
+
+static void add_decays(box *b, mo_op_convolve *o)
+{
+    const int64_t values = (int64_t)o->v_heads * o->head;
+    const bool bounded = o->decay == MO_DECAY_BOUNDED;
+    o->bound = bounded ? -5.0f : 0.0f;
+    o->gates = box_address(
+        b, box_filled(b, o->tokens * mo_delta_gate_values((mo_decay)o->decay, o->v_heads, o->head), 0));
+    o->a = box_address(b, decay_steps(b, o->v_heads, bounded));
+    o->dt = box_address(b, box_filled(b, values, 0));
 }
 
 static void build_convolve(box *b, mo_op *op, int variant)
@@ -713,9 +1105,27 @@ static void build_convolve(box *b, mo_op *op, int variant)
     o->eps = 1e-6f;
     o->before = box_address(b, box_filled(b, s.tokens * channels, variant));
     o->after = box_address(b, box_floats(b, s.tokens * channels));
+    o->state = state_use(b, variant, (mo_dacts){.x = o->after, .cols = (int32_t)channels}, s.tokens);
     o->weight = box_address(b, box_filled(b, d.taps * channels, 0));
     o->places = places_of(b, &s);
     o->slices = slices_of(b, &s);
+    o->decay = decay_of(variant);
+    if (o->decay != MO_DECAY_HEADS) {
+        add_decays(b, o);
+    }
+}
+
+static void make_decays(const box *b, const mo_op_convolve *o, int64_t t)
+{
+    const int64_t values = (int64_t)o->v_heads * o->head;
+    float *gates =
+        (float *)box_at(b, o->gates) + t * mo_delta_gate_values((mo_decay)o->decay, o->v_heads, o->head);
+    const float *a = box_at(b, o->a), *dt = box_at(b, o->dt);
+    for (int64_t i = 0; i < values; i++) {
+        const float x = gates[i] + dt[i], slope = a[i / o->head];
+        gates[i] =
+            mo_exp(o->decay == MO_DECAY_BOUNDED ? o->bound * mo_sigmoid(slope * x) : slope * mo_softplus(x));
+    }
 }
 
 static void convolve_slice(const box *b, const mo_op_convolve *o, const mo_dslice *slice)
@@ -740,16 +1150,42 @@ static void convolve_slice(const box *b, const mo_op_convolve *o, const mo_dslic
             K.l2_norm(y + (int64_t)h * o->head, y + (int64_t)h * o->head, o->head, o->eps);
         }
         assert_true(K.finite(y, channels));
+        if (o->decay != MO_DECAY_HEADS && o->state != MO_STATE_ONLY) {
+            make_decays(b, o, slice->first + t);
+        }
     }
     memcpy(conv, inputs + slice->count * channels, row_bytes * (size_t)keep);
     free(inputs);
 }
 
-static void reference_convolve(box *b, const mo_op *op)
+static void move_convolve(box *b, const mo_op *op)
 {
     const mo_dslice *slices = box_at(b, op->convolve.slices);
     for (int i = 0; i < op->convolve.slice_count; i++) {
         convolve_slice(b, &op->convolve, &slices[i]);
+    }
+}
+
+static void reference_convolve(box *b, const mo_op *op)
+{
+    const mo_op_convolve *o = &op->convolve;
+    reference_state(b, op, o->slices, o->slice_count,
+                    (o->taps - 1) * channels_of(o->k_heads, o->v_heads, o->head), o->state, move_convolve);
+}
+
+static void add_gates(box *b, mo_op_recur *o, mo_decay decay)
+{
+    const int64_t each = mo_delta_gate_values(decay, o->v_heads, o->head), n = o->tokens * each;
+    float *gates = box_filled(b, n, 0);
+    o->decay = decay;
+    o->gates = box_address(b, gates);
+    if (decay == MO_DECAY_HEADS) {
+        o->a = box_address(b, decay_steps(b, o->v_heads, false));
+        o->dt = box_address(b, box_filled(b, o->v_heads, 0));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) { /* those that are decays */
+        gates[i] = i % each < o->v_heads * o->head ? mo_sigmoid(gates[i]) : gates[i];
     }
 }
 
@@ -785,16 +1221,11 @@ static void build_recur(box *b, mo_op *op, int variant)
     float *z = box_filled(b, values, variant / 2);
     o->z = box_address(b, z);
     box_ignore(b, z, 4 * values);
-    o->gates = box_address(b, box_filled(b, 2 * (int64_t)s.tokens * d.v_heads, 0));
-    float *a = box_filled(b, d.v_heads, 0);
-    for (int h = 0; h < d.v_heads; h++) {
-        a[h] = -fabsf(a[h]); /* a decay */
-    }
-    o->a = box_address(b, a);
-    o->dt = box_address(b, box_filled(b, d.v_heads, 0));
+    add_gates(b, o, decay_of(variant));
     o->norm = box_address(b, box_filled(b, d.head, 0));
     o->slices = slices_of(b, &s);
     o->mixed = box_acts(b, s.tokens, (int64_t)d.v_heads * d.head);
+    o->state = state_use(b, variant, o->mixed, s.tokens);
 }
 
 static void recur_token(const box *b, const mo_op_recur *o, const mo_dslice *slice, int64_t t)
@@ -804,16 +1235,28 @@ static void recur_token(const box *b, const mo_op_recur *o, const mo_dslice *sli
     const int64_t n = o->head, channels = channels_of(o->k_heads, o->v_heads, o->head);
     const int each = o->v_heads / o->k_heads;
     const float *c = (const float *)box_at(b, o->after) + t * channels;
-    const float *gates = (const float *)box_at(b, o->gates) + t * 2 * o->v_heads;
-    const float *a = box_at(b, o->a), *dt = box_at(b, o->dt), *z = box_at(b, o->z);
+    const bool rows = o->decay != MO_DECAY_HEADS;
+    const float *gates = (const float *)box_at(b, o->gates) +
+                         t * mo_delta_gate_values((mo_decay)o->decay, o->v_heads, o->head);
+    const float *a = rows ? NULL : box_at(b, o->a), *dt = rows ? NULL : box_at(b, o->dt),
+                *z = box_at(b, o->z);
     for (int h = 0; h < o->v_heads; h++) {
         const int key = o->tiled ? h % o->k_heads : h / each;
+        const float *q = c + key * n, *k = c + (o->k_heads + key) * n, *v = c + (2 * o->k_heads + h) * n;
+        float *y = mixed.x + t * mixed.cols + h * n, *s = (float *)box_at(b, state->delta) + h * n * n;
+        float out[256];
+        if (rows) {
+            K.delta_rows(s, n, n, q, k, v, gates + h * n, mo_sigmoid(gates[o->v_heads * n + h]), o->scale,
+                         out);
+            K.rms_norm(out, out, box_at(b, o->norm), n, o->eps);
+            K.sigmoid(y, z + (t * o->v_heads + h) * n, n);
+            K.multiply(y, out, n);
+            continue;
+        }
         const int beta_at = o->paired ? h / each * 2 * each + h % each : h;
         const int alpha_at = beta_at + (o->paired ? each : o->v_heads);
         const float decay = mo_exp(a[h] * mo_softplus(gates[alpha_at] + dt[h]));
-        float *y = mixed.x + t * mixed.cols + h * n, out[256];
-        K.delta((float *)box_at(b, state->delta) + h * n * n, n, n, c + key * n, c + (o->k_heads + key) * n,
-                c + (2 * o->k_heads + h) * n, decay, mo_sigmoid(gates[beta_at]), o->scale, out);
+        K.delta(s, n, n, q, k, v, decay, mo_sigmoid(gates[beta_at]), o->scale, out);
         K.rms_norm(out, out, box_at(b, o->norm), n, o->eps);
         K.swiglu(y, z + (t * o->v_heads + h) * n, out, n);
         assert_true(K.finite(y, n));
@@ -821,7 +1264,7 @@ static void recur_token(const box *b, const mo_op_recur *o, const mo_dslice *sli
     box_quantize(&mixed, t);
 }
 
-static void reference_recur(box *b, const mo_op *op)
+static void move_recur(box *b, const mo_op *op)
 {
     const mo_dslice *slices = box_at(b, op->recur.slices);
     for (int i = 0; i < op->recur.slice_count; i++) {
@@ -829,6 +1272,13 @@ static void reference_recur(box *b, const mo_op *op)
             recur_token(b, &op->recur, &slices[i], t);
         }
     }
+}
+
+static void reference_recur(box *b, const mo_op *op)
+{
+    const mo_op_recur *o = &op->recur;
+    reference_state(b, op, o->slices, o->slice_count, (int64_t)o->v_heads * o->head * o->head, o->state,
+                    move_recur);
 }
 
 /* ---- Short convolution ------------------------------------------------------------------------ */
@@ -854,6 +1304,7 @@ static void build_short_conv(box *b, mo_op *op, int variant)
     o->places = places_of(b, &s);
     o->slices = slices_of(b, &s);
     o->mixed = box_acts(b, s.tokens, channels);
+    o->state = state_use(b, variant, o->mixed, s.tokens);
 }
 
 /* Over one long row of inputs. */
@@ -885,12 +1336,19 @@ static void short_conv_slice(const box *b, const mo_op_short_conv *o, const mo_d
     free(inputs);
 }
 
-static void reference_short_conv(box *b, const mo_op *op)
+static void move_short_conv(box *b, const mo_op *op)
 {
     const mo_dslice *slices = box_at(b, op->short_conv.slices);
     for (int i = 0; i < op->short_conv.slice_count; i++) {
         short_conv_slice(b, &op->short_conv, &slices[i]);
     }
+}
+
+static void reference_short_conv(box *b, const mo_op *op)
+{
+    const mo_op_short_conv *o = &op->short_conv;
+    reference_state(b, op, o->slices, o->slice_count, (int64_t)(o->taps - 1) * o->channels, o->state,
+                    move_short_conv);
 }
 
 /* ---- Mamba ------------------------------------------------------------------------------------ */
@@ -920,6 +1378,7 @@ static void build_ssm_convolve(box *b, mo_op *op, int variant)
     if (variant % 2) { /* values alone */
         o->after = (mo_dacts){.x = o->after.x, .cols = channels};
     }
+    o->state = state_use(b, variant, o->after, s.tokens);
 }
 
 static void ssm_convolve_slice(const box *b, const mo_op_ssm_convolve *o, const mo_dslice *slice)
@@ -951,12 +1410,19 @@ static void ssm_convolve_slice(const box *b, const mo_op_ssm_convolve *o, const 
     free(inputs);
 }
 
-static void reference_ssm_convolve(box *b, const mo_op *op)
+static void move_ssm_convolve(box *b, const mo_op *op)
 {
     const mo_dslice *slices = box_at(b, op->ssm_convolve.slices);
     for (int i = 0; i < op->ssm_convolve.slice_count; i++) {
         ssm_convolve_slice(b, &op->ssm_convolve, &slices[i]);
     }
+}
+
+static void reference_ssm_convolve(box *b, const mo_op *op)
+{
+    const mo_op_ssm_convolve *o = &op->ssm_convolve;
+    reference_state(b, op, o->slices, o->slice_count, (int64_t)(o->taps - 1) * o->channels, o->state,
+                    move_ssm_convolve);
 }
 
 static void build_ssm_parts(box *b, mo_op *op, int variant)
@@ -1012,6 +1478,7 @@ static void build_ssm_scan(box *b, mo_op *op, int variant)
     o->groups = (int32_t)groups;
     o->eps = 1e-5f;
     o->mixed = box_acts(b, s.tokens, inner);
+    o->state = state_use(b, variant, o->mixed, s.tokens);
     o->bc_stride = 2 * groups * states + variant % 3;
     o->bc = box_address(b, box_filled(b, s.tokens * o->bc_stride, 0));
     o->x_stride = heads ? inner + variant % 5 : inner;
@@ -1065,7 +1532,7 @@ static void scan_channel(const box *b, const mo_op_ssm_scan *o, const mo_dslice 
     }
 }
 
-static void reference_ssm_scan(box *b, const mo_op *op)
+static void move_ssm_scan(box *b, const mo_op *op)
 {
     const mo_op_ssm_scan *o = &op->ssm_scan;
     const mo_dslice *slices = box_at(b, o->slices);
@@ -1085,18 +1552,27 @@ static void reference_ssm_scan(box *b, const mo_op *op)
     }
 }
 
+static void reference_ssm_scan(box *b, const mo_op *op)
+{
+    const mo_op_ssm_scan *o = &op->ssm_scan;
+    reference_state(b, op, o->slices, o->slice_count, (int64_t)o->inner * o->states, o->state, move_ssm_scan);
+}
+
 const device_case mixer_cases[] = {
     {"heads", 90, build_heads, reference_heads},
     {"attend", 99, build_attend, reference_attend},
     {"latent", 24, build_latent, reference_latent},
+    {"index", 24, build_index, reference_index},
+    {"keep", 24, build_keep, reference_keep},
+    {"gather", 24, build_gather, reference_gather},
     {"attend", 24, build_latent_attend, reference_latent_attend},
     {"attend", 6, build_latent_tiles, reference_latent_attend},
     {"collect", 20, build_collect, reference_collect},
-    {"convolve", 66, build_convolve, reference_convolve},
-    {"recur", 66, build_recur, reference_recur},
-    {"short conv", 66, build_short_conv, reference_short_conv},
-    {"ssm convolve", 66, build_ssm_convolve, reference_ssm_convolve},
+    {"convolve", 99, build_convolve, reference_convolve},
+    {"recur", 99, build_recur, reference_recur},
+    {"short conv", 99, build_short_conv, reference_short_conv},
+    {"ssm convolve", 99, build_ssm_convolve, reference_ssm_convolve},
     {"ssm parts", 35, build_ssm_parts, reference_ssm_parts},
-    {"ssm scan", 88, build_ssm_scan, reference_ssm_scan},
+    {"ssm scan", 132, build_ssm_scan, reference_ssm_scan},
     {NULL, 0, NULL, NULL},
 };

@@ -12,6 +12,7 @@
 #include "device/rank.h"
 #include "device_case.h"
 #include "numeric/block.h"
+#include "numeric/center.h"
 #include "numeric/half.h"
 #include "numeric/kinds.h"
 
@@ -46,8 +47,9 @@ static mo_daddr maybe(box *b, int64_t count, int percent, int flavour)
 static void build_feed(box *b, mo_op_stream *o, int flavour)
 {
     const int64_t n = o->n, all = o->tokens * n;
-    const int kind = (int)box_pick(b, 0, 3); /* experts; experts and shared; dense; dense and experts */
-    if (kind != 2) {
+    /* Experts; experts and shared; dense; dense and experts; dense and shared. */
+    const int kind = (int)box_pick(b, 0, 4);
+    if (kind != 2 && kind != 4) {
         static const int used[] = {1, 2, 4, 8, 10};
         o->used = used[box_pick(b, 0, 4)];
         const int64_t picks = (int64_t)o->tokens * o->used;
@@ -66,7 +68,7 @@ static void build_feed(box *b, mo_op_stream *o, int flavour)
         o->down = box_address(b, box_filled(b, picks * n, flavour));
         o->moe_norm = maybe(b, n, 30, 0);
     }
-    if (kind == 1) {
+    if (kind == 1 || kind == 4) {
         o->shared = box_address(b, box_filled(b, all, flavour));
         o->shared_gate = maybe(b, o->tokens, 50, 0);
     }
@@ -85,7 +87,7 @@ static void build_stream(box *b, mo_op *op, int variant)
     o->tokens = tokens_of(b, variant);
     o->n = widths[variant / 3 % (b->small ? 6 : 10)];
     o->eps = variant % 2 ? 1e-6f : 1e-5f;
-    o->feed = variant % 4 >= 2;
+    o->feed = variant % 4 < 2 ? 0 : variant % 12 == 7 ? 2 : 1;
     o->x = box_address(b, box_filled(b, (int64_t)o->tokens * o->n, variant));
     if (o->feed) {
         build_feed(b, o, variant / 2);
@@ -94,9 +96,18 @@ static void build_stream(box *b, mo_op *op, int variant)
         o->y_norm = maybe(b, o->n, 40, 0);
     }
     o->out_scale = maybe(b, 1, 30, 0);
+    o->centered = variant % 7 == 3;
     uint32_t *bad = box_alloc(b, 4);
     *bad = variant % 5 == 0 ? 7 : 0; /* set, never cleared */
     o->bad = box_address(b, bad);
+    if (variant % 3 == 1) {
+        mo_dplace *places = box_alloc(b, o->tokens * (int64_t)sizeof *places);
+        o->features = box_address(b, box_filled(b, (int64_t)o->tokens * o->n, variant + 2));
+        o->places = box_address(b, places);
+        for (int t = 0; t < o->tokens; t++) {
+            places[t] = (mo_dplace){.position = t, .added = box_chance(b, 50)};
+        }
+    }
     for (int i = 0; i < MO_OP_NORMS; i++) {
         if (box_chance(b, 60)) {
             o->norm[i].out = box_acts(b, o->tokens, o->n);
@@ -140,7 +151,7 @@ static void feed_sum(const box *b, const mo_op_stream *o, int64_t t, float *sum)
         if (o->dense_norm) {
             K.rms_norm(sum, sum, box_at(b, o->dense_norm), n, o->eps);
         }
-        if (o->used) {
+        if (o->used || shared) {
             K.add(sum, experts, n);
         }
     } else {
@@ -156,6 +167,9 @@ static void stream_token(const box *b, const mo_op_stream *o, int64_t t, float *
 {
     const int64_t n = o->n;
     float *x = (float *)box_at(b, o->x) + t * n;
+    if (o->feed == 2) {
+        memset(x, 0, sizeof *x * (size_t)n);
+    }
     if (o->feed) {
         feed_sum(b, o, t, sum);
         K.add(x, sum, n);
@@ -170,11 +184,14 @@ static void stream_token(const box *b, const mo_op_stream *o, int64_t t, float *
         K.scale(x, *(const float *)box_at(b, o->out_scale), n);
     }
     all_finite(x, n);
+    if (o->features && ((const mo_dplace *)box_at(b, o->places))[t].added) {
+        K.add(x, (const float *)box_at(b, o->features) + t * n, n);
+    }
     for (int i = 0; i < MO_OP_NORMS; i++) {
         const mo_op_norm *norm = &o->norm[i];
         if (norm->out.x) {
             const mo_acts a = box_acts_at(b, &norm->out);
-            K.rms_norm(a.x + t * n, x, box_at(b, norm->weight), n, o->eps);
+            mo_norm_row(&K, o->centered, a.x + t * n, x, box_at(b, norm->weight), n, o->eps);
             if (norm->scale != 1.0f) {
                 K.scale(a.x + t * n, norm->scale, n);
             }
@@ -464,12 +481,26 @@ static void reference_bf16(box *b, const mo_op *op)
 
 /* ---- Activate --------------------------------------------------------------------------------- */
 
-static void activate_row(int activation, float *y, const float *g, const float *u, int64_t n)
+static void activate_row(int activation, float limit, float *y, const float *g, const float *u, int64_t n)
 {
     if (activation == MO_SWIGLU) {
         K.swiglu(y, g, u, n);
     } else if (activation == MO_GEGLU) {
         K.geglu(y, g, u, n);
+    } else if (activation == MO_SWIGLU_LIMIT) {
+        K.swiglu_limit(y, g, u, n, limit);
+    } else if (activation == MO_RELU2) {
+        for (int64_t i = 0; i < n; i++) {
+            const float positive = 0.0f > u[i] ? 0.0f : u[i];
+            y[i] = positive * positive;
+        }
+    } else if (activation == MO_SWIGLU_CLAMP) {
+        for (int64_t i = 0; i < n; i++) {
+            const float gate = limit < g[i] ? limit : g[i];
+            float up = limit < u[i] ? limit : u[i];
+            up = -limit > up ? -limit : up;
+            K.swiglu(y + i, &gate, &up, 1);
+        }
     } else {
         K.swiglu_oss(y, g, u, n, MO_OSS_ALPHA, MO_OSS_LIMIT);
     }
@@ -483,7 +514,8 @@ static void build_activate(box *b, mo_op *op, int variant)
     op->kind = MO_OP_ACTIVATE;
     o->rows = tokens_of(b, variant);
     o->n = widths[variant % 7];
-    o->activation = variant % 3;
+    o->activation = variant % 6;
+    o->limit = variant % 8 < 4 ? 0.25f : 7.0f;
     o->gate = box_address(b, box_filled(b, (int64_t)o->rows * o->n, variant));
     o->up = box_address(b, box_filled(b, (int64_t)o->rows * o->n, variant / 3));
     o->hidden = box_acts(b, o->rows, o->n);
@@ -495,7 +527,7 @@ static void reference_activate(box *b, const mo_op *op)
     const mo_acts hidden = box_acts_at(b, &o->hidden);
     const float *gate = box_at(b, o->gate), *up = box_at(b, o->up);
     for (int64_t i = 0; i < o->rows; i++) {
-        activate_row(o->activation, hidden.x + i * o->n, gate + i * o->n, up + i * o->n, o->n);
+        activate_row(o->activation, o->limit, hidden.x + i * o->n, gate + i * o->n, up + i * o->n, o->n);
         box_quantize(&hidden, i);
     }
 }
@@ -748,7 +780,8 @@ static void build_experts(box *b, mo_op *op, int variant, bool down)
     const int64_t width =
         down && super ? 256 : (down && block > 32 ? block : 32) * box_pick(b, 1, b->small ? 2 : 5);
     op->kind = down ? MO_OP_EXPERTS_DOWN : MO_OP_EXPERTS_IN;
-    o->activation = kind == BLOCK_EXTREME ? MO_SWIGLU_OSS : variant % 3; /* the one with limits */
+    o->activation = kind == BLOCK_EXTREME ? MO_SWIGLU_OSS : variant % 6; /* one with limits */
+    o->limit = variant % 8 < 4 ? 0.25f : 7.0f;
     o->most = (int32_t)rows;
     o->gate = box_matrix(b, type, width, n, EXPERTS, kind);
     o->up = box_matrix(b, type_for(b, n, type), width, n, EXPERTS, kind);
@@ -804,7 +837,7 @@ static void reference_experts(box *b, const mo_op *op)
         if (op->kind == MO_OP_EXPERTS_IN) {
             box_multiply(b, &o->gate, item->base, item->expert, &in, item->token, gate);
             box_multiply(b, &o->up, item->base + (mo_daddr)o->up_at, item->expert, &in, item->token, up);
-            activate_row(o->activation, hidden.x + item->row * n, gate, up, n);
+            activate_row(o->activation, o->limit, hidden.x + item->row * n, gate, up, n);
             box_quantize(&hidden, item->row);
         } else {
             box_multiply(b, &o->down, item->base + (mo_daddr)o->down_at, item->expert, &hidden, item->row,

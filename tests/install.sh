@@ -29,6 +29,9 @@ check "a program finds a library under a prefix of its own" bash -c "unset LD_LI
 check "the example of eight texts builds" bash -c "cc -std=c11 -Wall -Wextra -Werror examples/together.c -o '$scratch/together' \$(pkg-config --cflags --libs moraine)"
 check "eight texts are continued together, one cancelled" bash -c "test \"\$('$scratch/together' tests/data/oracle/llama31.gguf | grep -ac '\[cancelled\]')\" = 1"
 check "the example of eight texts is under 60 lines" test "$(wc -l <examples/together.c)" -lt 60
+check "moraine.h has at most 600 lines" test "$(wc -l <include/moraine.h)" -le 600
+check "moraine_tools.h has at most 400 lines" test "$(wc -l <include/moraine_tools.h)" -le 400
+check "moraine.h has at most 70 functions" test "$(grep -c '^MO_API' include/moraine.h)" -le 70
 check "the example is under 60 lines" test "$(wc -l <examples/complete.c)" -lt 60
 # Five programs that a reader wrote from the headers alone (tests/programs): they check what they compute themselves.
 model=models/pebble.gguf
@@ -41,11 +44,15 @@ check "an answer follows its schema, with log probabilities" "$scratch/schema" $
 check "a plan and a run compare by name" "$scratch/plan" $model
 check "a generation is saved" "$scratch/save" first "$scratch/saved" $model
 check "another process continues it with the same text" "$scratch/save" second "$scratch/saved" $model
-for header in moraine.h moraine_tools.h; do
+for header in moraine.h moraine_pictures.h moraine_tools.h; do
     check "$header compiles alone, as C11 and as C++17" bash -c "echo '#include <$header>' >'$scratch/one.c' && cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I '$scratch/usr/include' '$scratch/one.c' && c++ -std=c++17 -x c++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I '$scratch/usr/include' '$scratch/one.c'"
 done
 check "the installed program runs" "$scratch/usr/bin/moraine" --version
 check "the installed program runs without a model's name" bash -c "cd / && unset MORAINE_MODEL && test -n \"\$('$scratch/usr/bin/moraine' run -p 'Hello' --temp 0 -n 8 --quiet)\""
+# make install brings the module for several machines where it was built; -o all: nothing is built here.
+check "make install installs" make -s -o all install BUILD="$build" PREFIX="$scratch/made"
+check "it has what the build has" diff <("$build/moraine" --version) <("$scratch/made/bin/moraine" --version)
+check "a program without its module names the directory where it looks" bash -c "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 '$scratch/usr/bin/moraine' run -p Hello 2>&1 | grep -F 'not in $scratch/usr/lib/moraine;'"
 check "the manual page is there" test -s "$scratch/usr/share/man/man1/moraine.1"
 check "completion offers the commands" bash -c "PATH='$scratch/usr/bin':\$PATH; . '$scratch/usr/share/bash-completion/completions/moraine'; COMP_WORDS=(moraine in) COMP_CWORD=1; _moraine; test \"\${COMPREPLY[0]}\" = inspect"
 

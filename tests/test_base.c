@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/input.h"
 #include "base/log.h"
+#include "base/mtp_name.h"
 #include "base/output.h"
 #include "base/status.h"
 
@@ -458,9 +459,35 @@ static void output_refuses(void **state)
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove_empty)
 
+/* ---- Names ------------------------------------------------------------------------------------ */
+
+static void make_file(const char *name, off_t bytes)
+{
+    const int fd = open(in_folder(name), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, bytes), 0);
+    close(fd);
+}
+
+static void heads_are_smaller_than_their_models(void **state)
+{
+    (void)state;
+    make_file("m-mtp.gguf", 100);
+    assert_false(mo_mtp_named(in_folder("m-mtp.gguf"))); /* there is no model */
+    make_file("m.gguf", 150);
+    assert_false(mo_mtp_named(in_folder("m-mtp.gguf"))); /* a model of that name */
+    make_file("m.gguf", 1000);
+    assert_true(mo_mtp_named(in_folder("m-mtp.gguf")));
+    assert_false(mo_mtp_named(in_folder("m.gguf")));
+    assert_false(mo_mtp_named("-mtp.gguf"));
+    unlink(in_folder("m.gguf"));
+    unlink(in_folder("m-mtp.gguf"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        IN_FOLDER(heads_are_smaller_than_their_models),
         cmocka_unit_test(status_texts),
         cmocka_unit_test(log_levels),
         cmocka_unit_test(log_callbacks_call_the_library),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test_build.sh BUILD: the setting about CUDA kernels, what a first build says before it starts, and the demo. Speaks TAP.
+# test_build.sh BUILD: the setting about CUDA kernels, what a first build says before it starts, the demo, and sweeps. Speaks TAP.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=$1
@@ -61,4 +61,25 @@ check "make demo builds the program alone" bash -c "make -n demo | grep 'MO_TARG
 check "the demo runs" bash -c "tools/demo.sh '$build' >'$scratch/demo' 2>&1"
 check "the demo fits two screens" test "$(wc -l <"$scratch/demo")" -le 48
 check "the demo ends with three commands to try" test "$(sed -n '/^== Try next/,$p' "$scratch/demo" | grep -c '^  .*/moraine ')" -eq 3
+# Sweeps: interrupted and continued.
+export MO_SWEEP=$scratch/sweep
+swept() {
+    local sweep status
+    SEED=5 setsid tools/sweep.sh "$build" test_store >"$scratch/swept" 2>&1 &
+    sweep=$!
+    for _ in $(seq 600); do
+        grep -E '^seed 5 cells [0-9]+ done [1-9]' "$MO_SWEEP/store.budgets" >/dev/null 2>&1 && break
+        sleep 0.1
+    done
+    kill -TERM -- "-$sweep" # as Ctrl-C, which would not reach what runs in the background
+    wait "$sweep"
+    status=$?
+    timeout -s KILL 2 env MO_SWEEP_SEED=5 "$build/tests/test_store" budgets_and_policies >"$scratch/again" 2>&1
+    cat "$scratch/swept" "$scratch/again"
+    [ $status -eq 130 ] && grep 'make sweep continues (seed 5)' "$scratch/swept" >/dev/null &&
+        head -n 20 "$scratch/again" | grep -E '^sweep store.budgets: [1-9][0-9]* of [0-9]+ cells, seed 5' >/dev/null
+}
+check "an interrupted sweep continues where it stopped, with its seed" swept
+check "a sweep of an unknown program is refused" bash -c "! tools/sweep.sh '$build' test_nothing 2>'$scratch/said' && grep 'there is no program test_nothing' '$scratch/said'"
+check "a seed is a number" bash -c "! SEED=x tools/sweep.sh '$build' 2>'$scratch/said' && grep 'the seed is a number' '$scratch/said'"
 echo "1..$number"

@@ -377,10 +377,19 @@ static const struct {
      "<" BAR "DSML" BAR "function_calls>\n<" BAR "DSML" BAR "invoke name=\"get_weather\">\n<" BAR "DSML" BAR
      "parameter name=\"city\" string=\"true\">Bern</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
      "invoke>\n</" BAR "DSML" BAR "function_calls>"},
+    {MO_STYLE_DSML4, "<" BAR "DSML" BAR "tool_calls>\n<" BAR "DSML" BAR "invoke name=\"get_weather\">\n<" BAR
+                     "DSML" BAR "parameter name=\"city\" string=\"true\">Bern</" BAR "DSML" BAR
+                     "parameter>\n</" BAR "DSML" BAR "invoke>\n</" BAR "DSML" BAR "tool_calls>"},
     {MO_STYLE_LLAMA3, "{\"name\": \"get_weather\", \"parameters\": " WEATHER "}"},
     {MO_STYLE_GEMMA4, "<|tool_call>call:get_weather{city:<|\"|>Bern<|\"|>,days:3}<tool_call|>"},
     {MO_STYLE_MINIMAX, "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter "
                        "name=\"city\">Bern</parameter>\n</invoke>\n</minimax:tool_call>"},
+    {MO_STYLE_HY,
+     "<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n"
+     "<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Bern</arg_value:opensource>\n"
+     "</tool_call:opensource>\n</tool_calls:opensource>"},
+    {MO_STYLE_COHERE, "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", "
+                      "\"parameters\": " WEATHER "}]<|END_ACTION|>"},
     {MO_STYLE_KIMI, "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_"
                     "argument_begin|>" WEATHER "<|tool_call_end|><|tool_calls_section_end|>"},
     {MO_STYLE_MISTRAL,
@@ -478,6 +487,14 @@ static void texts_may_have_a_grammar(void **state)
             g, w,
             "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|><root>!"));
         assert_false(allows(g, w, "<|channel|>final<|message|>text"));
+        mo_grammar_close(g);
+        free(gbnf);
+        static const char open[] =
+            "root ::= \"!\" |\n"; /* what follows is not part of the empty alternative */
+        check_status(mo_answer_grammar_write(&d, w->tokenizer, open, strlen(open), true, &gbnf, &err), &err);
+        check_status(mo_grammar_make(w->lexicon, gbnf, strlen(gbnf), &none, NULL, NULL, &g, &err), &err);
+        assert_true(allows(g, w, "hm</think>\n!"));
+        assert_false(allows(g, w, "hm</think>\ntext"));
         mo_grammar_close(g);
         free(gbnf);
     }

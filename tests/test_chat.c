@@ -11,8 +11,9 @@
 #include "text/formats.h"
 #include "toyvocab.h"
 
-#define BAR  "\xEF\xBD\x9C"
-#define MARK "\xE2\x96\x81"
+#define BAR      "\xEF\xBD\x9C"
+#define MARK     "\xE2\x96\x81"
+#define EOS_MARK "\xE3\x80\x88|EOS|\xE3\x80\x89"
 
 static const mo_message talk[] = {
     {"system", "Be brief."},
@@ -135,6 +136,8 @@ static void glm_and_deepseek_are_written(void **state)
     "<" BAR "begin" MARK "of" MARK "sentence" BAR ">Be brief.<" BAR "User" BAR "> Hi <" BAR "Assistant" BAR  \
     ">Hello!<" BAR "end" MARK "of" MARK "sentence" BAR "><" BAR "User" BAR ">2+2?<" BAR "Assistant" BAR ">"
     expect("deepseek3", talk, 4, OFF, DEEPSEEK);
+    expect("deepseek3.2", talk, 4, OFF, DEEPSEEK "<think></think>");
+    expect("deepseek3.2", talk, 4, ON, DEEPSEEK "<think>");
     expect("deepseek-r1", talk, 4, OFF, DEEPSEEK "<think>\n");
     expect("kimi", talk, 4, OFF,
            "<|im_system|>system<|im_middle|>Be brief.<|im_end|><|im_user|>user<|im_middle|> Hi "
@@ -177,6 +180,10 @@ static void turns_are_written(void **state)
     expect("dots1", talk, 4, ON,
            "<|system|>Be brief.<|endofsystem|><|userprompt|> Hi <|endofuserprompt|><|response|>Hello!"
            "<|endofresponse|><|userprompt|>2+2?<|endofuserprompt|><|response|>");
+    expect("laguna", talk, 4, ON,
+           EOS_MARK "<system>\nBe brief.\n</system>\n<user>\n Hi \n</user>\n<assistant>\n</think>\nHello!\n"
+                    "</assistant>\n<user>\n2+2?\n</user>\n<assistant>\n<think>");
+    expect("laguna", talk + 3, 1, OFF, EOS_MARK "<user>\n2+2?\n</user>\n<assistant>\n</think>");
     expect("ling", talk + 3, 1, ON,
            "<role>SYSTEM</role>detailed thinking off<|role_end|><role>HUMAN</role>2+2?<|role_end|>"
            "<role>ASSISTANT</role>");
@@ -187,7 +194,35 @@ static void turns_are_written(void **state)
     expect("ernie", talk, 4, ON,
            "<|begin_of_sentence|>Be brief.\nUser:  Hi \nAssistant: Hello!<|end_of_sentence|>User: 2+2?\n"
            "Assistant: ");
+    expect(
+        "exaone-moe", talk, 4, ON,
+        "<|system|>\nBe brief.<|endofturn|>\n<|user|>\nHi<|endofturn|>\n<|assistant|>\nHello!<|endofturn|>\n"
+        "<|user|>\n2+2?<|endofturn|>\n<|assistant|>\n");
+    expect("mistral-v7", talk, 4, ON,
+           "<s>[SYSTEM_PROMPT]Be brief.[/SYSTEM_PROMPT][INST] Hi [/INST]Hello!</s>[INST]2+2?[/INST]");
+    expect("hy3", talk, 4, ON,
+           "<" BAR "hy_begin_of_sentence:opensource" BAR ">Be brief.<" BAR "reasoning_mode:opensource" BAR
+           ">reasoning_effort:high<" BAR "hy_User:opensource" BAR "> Hi <" BAR "hy_Assistant:opensource" BAR
+           "><think:opensource></think:opensource>Hello!<" BAR "hy_eos:opensource" BAR "><" BAR
+           "hy_User:opensource" BAR ">2+2?<" BAR "hy_Assistant:opensource" BAR "><think:opensource>");
+    expect("hy3", talk + 3, 1, OFF,
+           "<" BAR "hy_begin_of_sentence:opensource" BAR "><" BAR "reasoning_mode:opensource" BAR
+           ">reasoning_effort:no_think<" BAR "hy_User:opensource" BAR ">2+2?<" BAR
+           "hy_Assistant:opensource" BAR "><think:opensource></think:opensource>");
     expect("phi3", talk + 3, 1, ON, "<|user|>\n2+2?<|end|>\n<|assistant|>\n");
+    expect("nemotron3", talk, 4, ON,
+           "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n"
+           "<|im_start|>assistant\n<think></think>Hello!<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n"
+           "<|im_start|>assistant\n<think>\n");
+    expect("nemotron3", talk + 3, 1, OFF,
+           "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n<think></think>");
+#define SAYS(who, what)                                                                                      \
+    "<|START_OF_TURN_TOKEN|><|" who "_TOKEN|><|START_TEXT|>" what "<|END_TEXT|><|END_OF_TURN_TOKEN|>"
+#define NORTH "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|>"
+    expect("cohere", talk, 4, ON,
+           "<BOS_TOKEN>" SAYS("SYSTEM", "Be brief.") SAYS("USER", " Hi ") SAYS("CHATBOT", "Hello!")
+               SAYS("USER", "2+2?") NORTH);
+    expect("cohere", talk + 3, 1, OFF, "<BOS_TOKEN>" SAYS("USER", "2+2?") NORTH "<|END_THINKING|>");
     expect("jamba", talk, 4, ON,
            "<|startoftext|><|bom|><|system|> Be brief.<|eom|><|bom|><|user|>  Hi <|eom|><|bom|><|assistant|> "
            "Hello!"
@@ -246,8 +281,15 @@ static void templates_are_recognized(void **state)
         {"{{ ']~!b[' }} ]~b]ai", "minimax-m2"},
         {"<|start_of_role|>", "granite"},
         {"<|userprompt|> <|endofuserprompt|>", "dots1"},
+        {EOS_MARK "<system>\n </system> {{ '<assistant>\\n' }}", "laguna"},
         {"<role>HUMAN</role> <|role_end|>", "ling"},
         {"<|extra_0|> <|extra_4|>", "hunyuan"},
+        {"<" BAR "hy_User:opensource" BAR "> <" BAR "hy_Assistant:opensource" BAR ">", "hy3"},
+        {"[SYSTEM_PROMPT] [/SYSTEM_PROMPT] [INST]", "mistral-v7"},
+        {"<|user|>\n <|endofturn|> <|assistant|>", "exaone-moe"},
+        {"<|START_OF_TURN_TOKEN|> <|START_TEXT|>", "cohere"},
+        {"<|im_start|>{% if add_generation_prompt %}{{ '<think>\\n' if x else '<think></think>' }}",
+         "nemotron3"},
         {"[gMASK]<sop> <|observation|>", "glm4"},
         {"<|user|> <|end|> <|assistant|>", "phi3"},
         {"<|bom|><|user|> <|eom|>", "jamba"},
@@ -285,10 +327,26 @@ static void tokens_and_architectures_are_recognized(void **state)
         {"glm4moe", {"[gMASK]", "<|assistant|>"}, "glm4.5"},
         {"deepseek2", {"[gMASK]", "<|assistant|>"}, "glm4.7"},
         {"deepseek2", {"<" BAR "Assistant" BAR ">"}, "deepseek3"},
+        {"deepseek32", {"<" BAR "Assistant" BAR ">"}, "deepseek3.2"},
+        {"deepseek4", {"<" BAR "Assistant" BAR ">"}, "deepseek3.2"},
+        {"glm-dsa", {"[gMASK]", "<|assistant|>"}, "glm4.7"},
         {"deepseek2", {"<|im_middle|>", "<|im_user|>"}, "kimi"},
         {"glm4", {"[gMASK]", "<|assistant|>", "<|observation|>"}, "glm4"},
         {"phimoe", {"<|assistant|>", "<|end|>"}, "phi3"},
         {"granitemoe", {"<|start_of_role|>"}, "granite"},
+        {"step35", {"<|im_start|>", "<think>"}, "qwen3-thinking"},
+        {"mimo2", {"<|im_start|>", "<think>"}, "chatml"},
+        {"afmoe", {"<|im_start|>", "<think>"}, "chatml"},
+        {"laguna", {EOS_MARK, "</assistant>", "<think>"}, "laguna"},
+        {"qwen3vlmoe", {"<|im_start|>"}, "chatml"},
+        {"mistral3", {"[SYSTEM_PROMPT]", "[INST]"}, "mistral-v7"},
+        {"exaone-moe", {"<|endofturn|>", "<|assistant|>"}, "exaone-moe"},
+        {"hy_v3", {"<" BAR "hy_Assistant:opensource" BAR ">"}, "hy3"},
+        {"cohere2moe", {"<|START_OF_TURN_TOKEN|>", "<|START_TEXT|>"}, "cohere"},
+        {"nemotron_h_moe", {"<|im_start|>", "<think>"}, "nemotron3"},
+        {"nemotron_h", {"<|im_start|>"}, "chatml"},
+        {"kimi-linear", {"<|im_middle|>", "<|im_user|>"}, "kimi"},
+        {"bailingmoe3", {"<|role_end|>"}, "ling"},
         {"llama", {"<s>"}, "none"},
     };
     static toy v;

@@ -61,6 +61,9 @@ static void test_mistyped_words(void **state)
     expect_failure("run --max_tokens 5 x", 2, "did you mean --max-tokens?");
     expect_failure("run --moe-hot-cahe x", 2, "did you mean --moe-hot-cache?");
     expect_failure("zzzzz", 2, "unknown command zzzzz; see");
+    expect_failure("model.gguf -p x", 2, "such as moraine run MODEL -p TEXT");
+    expect_failure("create x", 2, "moraine serve --models-file FILE");
+    expect_failure("llama-perplexity -m x", 2, "did you mean eval?");
     expect_failure("inspect --zzzzz x", 2, "option --zzzzz; see");
     expect_failure(
         "inspect "
@@ -93,6 +96,9 @@ static void test_bad_files(void **state)
 static void test_tables(void **state)
 {
     (void)state;
+    assert_int_equal(run("inspect " MO_TEST_DATA "/oracle/deepseek2-mtp.gguf"), 0);
+    assert_non_null(strstr(output, "MTP head "));
+    assert_non_null(strstr(output, "it can guess tokens"));
     assert_int_equal(run("inspect " MO_TEST_DATA "/oracle/llama31.gguf"), 0);
     assert_int_equal(strlen(errors), 0);
     assert_non_null(strstr(output, "tiny random llama"));
@@ -138,6 +144,39 @@ static void test_json(void **state)
     assert_int_equal(run("machine --json"), 0);
     json_t *root = parse_output();
     assert_true(json_integer_value(json_object_get(root, "cores_usable")) >= 1);
+    json_decref(root);
+}
+
+/* Clip files have no tokens and no layers of a text model. */
+static void encoders_of_pictures_are_inspected(void **state)
+{
+    char path[256];
+    (void)state;
+    assert_int_equal(run("inspect " MO_TEST_DATA "/pictures/qwen3vlmoe.mmproj.gguf"), 0);
+    assert_non_null(strstr(output, "qwen3vl_merger"));
+    assert_non_null(strstr(output, "8 to 4096 per picture"));
+    assert_non_null(strstr(output, "of width 40 with DeepStack in 2 layers"));
+    assert_null(strstr(output, "Read per token"));
+    assert_int_equal(run("show " MO_TEST_DATA "/pictures/gemma4.mmproj.gguf"), 0);
+    assert_non_null(strstr(output, "gemma4v"));
+    assert_int_equal(run("inspect --json " MO_TEST_DATA "/pictures/gemma4.mmproj.gguf"), 0);
+    json_t *root = parse_output();
+    assert_true(json_is_true(json_object_get(json_object_get(root, "encoder"), "supported")));
+    assert_int_equal(number(root, "encoder", "max_tokens"), 280);
+    json_decref(root);
+    mo_gguf_writer *w = mo_gguf_writer_create(0);
+    mo_gguf_put_string(w, "general.architecture", "clip");
+    mo_gguf_put_bool(w, "clip.has_vision_encoder", true);
+    mo_gguf_put_string(w, "clip.projector_type", "ldpv2");
+    mo_gguf_put_tensor(w, "v.patch_embd.weight", MO_F32, 1, (int64_t[]){4});
+    snprintf(path, sizeof path, "%s/other-mmproj.gguf", folder);
+    assert_true(gguf_save(w, path, NULL));
+    mo_gguf_writer_destroy(w);
+    assert_int_equal(run("inspect other-mmproj.gguf"), 0);
+    assert_non_null(strstr(output, "its projector \"ldpv2\" is not supported"));
+    assert_int_equal(run("inspect --json other-mmproj.gguf"), 0);
+    root = parse_output();
+    assert_true(json_is_false(json_object_get(json_object_get(root, "encoder"), "supported")));
     json_decref(root);
 }
 
@@ -948,6 +987,9 @@ static void test_constraints(void **state)
     expect_failure("run absent.gguf -p x --schema wrong.json", 1, "/properties/x/type: unknown type 'strin'");
     expect_failure("run " MO_TEST_MODEL " -p x --grammar wrong.gbnf --device none --seed 1", 1,
                    "line 2, column 7");
+    write_file("open.gbnf", "root ::= (\n", 11);
+    expect_failure("run " MO_TEST_MODEL " -p x --grammar open.gbnf --device none --seed 1", 1,
+                   "line 1, column 10: this parenthesis is not closed");
     expect_failure("run " MO_TEST_MODEL " -p x --schema absent.json", 1, "absent.json");
     expect_failure("run -p x --schema schema.json --grammar answer.gbnf", 2, "not both");
     expect_failure("run -p x --schema schema.json --ignore-eos", 2, "--ignore-eos");
@@ -962,6 +1004,7 @@ int main(void)
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_json),
+        cmocka_unit_test(encoders_of_pictures_are_inspected),
         cmocka_unit_test(test_odd_text),
         cmocka_unit_test(test_output_errors),
         cmocka_unit_test(test_eval),

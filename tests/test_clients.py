@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""test_clients.py BUILD [CLIENT ...]: the official clients of OpenAI, Anthropic and Ollama against one server.
+"""test_clients.py BUILD [CLIENT ...]: the official clients of OpenAI, Anthropic and Ollama against one server, and
+the fields of their requests beside the table that test_server_fields.py checks.
 
 They come from npm (clients/package.json pins them) into BUILD/clients. Where npm or its registry cannot be reached the tests
 are skipped, and say so. Speaks TAP.
@@ -16,7 +17,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(here, "support"))
 import npm_packages
 build = os.path.abspath(sys.argv[1])
-clients = sys.argv[2:] or ["openai", "anthropic", "ollama"]
+clients = sys.argv[2:] or ["openai", "anthropic", "ollama", "fields", "pictures"]
 
 
 def main():
@@ -28,11 +29,17 @@ def main():
     import test_server_api as api
 
     api.make_models()
-    server = api.Server()
-    lines, failed, count = [], False, 0
+    models = {name: [] for name in clients}
+    if "pictures" in models:
+        models["pictures"] = ["tests/data/pictures/%s.gguf" % name for name in ("qwen3vlmoe", "qwen35moe", "gemma4")] + [api.path("pebble.gguf")]
+    lines, failed, count, server = [], False, 0, None
     try:
-        for name in clients:
-            environment = {**os.environ, "MO_SERVER": "http://127.0.0.1:%d" % server.port, "NO_PROXY": "127.0.0.1"}
+        for i, name in enumerate(clients):
+            if not server or models[name] != models[clients[i - 1]]:
+                if server:
+                    server.stop()
+                server = api.Server(*models[name])
+            environment = {**os.environ, "MO_SERVER": "http://127.0.0.1:%d" % server.port, "MO_DATA": os.path.join(here, "data"), "MO_FIELDS": os.path.join(here, "data", "server", "fields.json"), "NO_PROXY": "127.0.0.1"}
             done = subprocess.run(["node", name + ".js"], cwd=os.path.join(build, "clients"), env=environment, capture_output=True, text=True,
                                   timeout=300 * api.SLOW)
             failed = failed or done.returncode != 0
@@ -46,7 +53,7 @@ def main():
                 lines.append("%s %d - %s: %s" % (word, count, name, title) if word else comment)
         server.stop()
     finally:
-        if server.process.poll() is None:
+        if server and server.process.poll() is None:
             server.process.kill()
         shutil.rmtree(api.FOLDER, ignore_errors=True)
     print("1..%d" % count)

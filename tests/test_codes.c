@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/host.h"
+#include "guarded.h"
 #include "numeric/codes.h"
 #include "numeric/heads.h"
 
@@ -70,7 +71,7 @@ static cache open_cache(mo_kv_shape shape, int64_t length)
 {
     cache c = {.shape = shape, .length = length};
     const size_t bytes = (size_t)mo_kv_block_bytes(shape);
-    c.memory = malloc(bytes * (size_t)length);
+    c.memory = guarded_aligned(64, bytes * (size_t)length);
     c.blocks = malloc(sizeof *c.blocks * (size_t)length);
     assert_non_null(c.memory);
     assert_non_null(c.blocks);
@@ -88,7 +89,7 @@ static mo_kv_head head_of(const cache *c, int head)
 
 static void close_cache(cache *c)
 {
-    free(c->memory);
+    guarded_free(c->memory);
     free(c->blocks);
 }
 
@@ -194,7 +195,7 @@ static void attend_chunk(int seed, const mo_kernels *k, mo_kv_type type, results
         assert_true(write(&mo_kernels_scalar, &kv, u, x, y));
     }
     const int64_t pad = mo_kv_padded(n);
-    int8_t *codes = malloc((size_t)(rows * 2 * pad));
+    int8_t *codes = guarded((size_t)(rows * 2 * pad));
     float *g = malloc(sizeof *g * (size_t)rows), *singles = malloc(sizeof *g * (size_t)(3 * rows));
     float *t = malloc(sizeof *t * (size_t)(rows * shape.v_len));
     assert_true(codes && g && singles && t);
@@ -214,7 +215,7 @@ static void attend_chunk(int seed, const mo_kernels *k, mo_kv_type type, results
     emit_row(out, &M, 1);
     emit_row(out, &L, 1);
     emit_row(out, O, shape.v_len);
-    free(codes);
+    guarded_free(codes);
     free(g);
     free(singles);
     free(t);

@@ -31,7 +31,7 @@ static void read_as_structs(void **state)
         {"system", "Be brief."}, {"user", "Caf\xC3\xA9, now?"}, {"assistant", ""}, {"user", ""}};
     mo_conversation c;
     mo_error err;
-    check_status(mo_conversation_read("chatml", whole, strlen(whole), &c, &err), &err);
+    check_status(mo_conversation_read("chatml", whole, strlen(whole), false, &c, &err), &err);
     assert_int_equal(c.count, 4);
     for (size_t i = 0; i < 4; i++) {
         assert_string_equal(c.messages[i].role, structs[i].role);
@@ -46,7 +46,7 @@ static void refuse_json(const char *json, size_t length, const char *words)
     mo_error err;
     char *copy = malloc(length ? length : 1); /* exactly so many bytes, for the address sanitizer */
     memcpy(copy, json, length);
-    assert_int_equal(mo_conversation_read("chatml", copy, length, &c, &err), MO_EINVAL);
+    assert_int_equal(mo_conversation_read("chatml", copy, length, false, &c, &err), MO_EINVAL);
     assert_null(c.messages);
     assert_int_equal(c.count, 0);
     check_says(&err, words);
@@ -131,7 +131,7 @@ static void memory_ends(void **state)
         mo_conversation c;
         mo_error err;
         fail_after = after;
-        status = mo_conversation_read("chatml", whole, strlen(whole), &c, &err);
+        status = mo_conversation_read("chatml", whole, strlen(whole), false, &c, &err);
         fail_after = -1;
         assert_true(status == MO_OK || status == MO_ENOMEM);
         mo_conversation_free(&c);

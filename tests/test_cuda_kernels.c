@@ -116,7 +116,7 @@ static void draw_stream(mo_op_stream *o)
 {
     *o = (mo_op_stream){
         .x = place(), .tokens = any_tokens(), .n = ONE_OF(64, 100, 768, 2048, 2880, 4096, 5120, 8192)};
-    o->feed = ONE_OF(0, 1);
+    o->feed = ONE_OF(0, 1, 2);
     o->y = place_or_none();
     o->used = ONE_OF(0, 4, 8, 10);
     o->weights = place();
@@ -157,9 +157,10 @@ static void draw_experts(mo_op_experts *o)
     const int cols = ONE_OF(256, 2048, 4096);
     const int hidden = ONE_OF(256, 768, 2816);
     const int used = ONE_OF(1, 4, 8, 10);
-    *o = (mo_op_experts){.work = place(),
-                         .most = any_tokens() * used,
-                         .activation = ONE_OF(MO_SWIGLU, MO_GEGLU, MO_SWIGLU_OSS)};
+    *o = (mo_op_experts){
+        .work = place(),
+        .most = any_tokens() * used,
+        .activation = ONE_OF(MO_SWIGLU, MO_GEGLU, MO_SWIGLU_OSS, MO_SWIGLU_LIMIT, MO_RELU2, MO_SWIGLU_CLAMP)};
     o->in = acts(cols);
     o->hidden = acts(hidden);
     o->gate = matrix(cols);
@@ -207,6 +208,7 @@ static void draw_attention(mo_op *op)
     op->attend.gated = ONE_OF(0, 1);
     op->attend.kv = kv;
     op->attend.chunks = ONE_OF(1, 2, 17, 128);
+    op->attend.made = ONE_OF(0, 1);
     if (random_below(&seed, 4) == 0) { /* latent rows */
         op->attend.kv_heads = 1;
         op->attend.v_len = ONE_OF(32, 512);
@@ -226,6 +228,8 @@ static void draw_latent(mo_op *op)
         const int n = ONE_OF(24, 128, 256);
         op->collect = (mo_op_collect){
             .from = place(), .out = acts(heads * n), .tokens = tokens, .heads = heads, .n = n};
+        op->collect.by_token = ONE_OF(0, 1);
+        op->collect.gate = ONE_OF(0, 1) ? place() : 0;
         return;
     }
     op->latent = (mo_op_latent){.q = place(),
@@ -244,6 +248,51 @@ static void draw_latent(mo_op *op)
                                 .kv = ONE_OF(MO_KV_I16, MO_KV_F32, MO_KV_Q8_0)};
 }
 
+static void draw_index(mo_op *op)
+{
+    const int tokens = any_tokens(), heads = ONE_OF(4, 32, 64), length = ONE_OF(16, 64, 128);
+    const int v_len = ONE_OF(32, 512), tail = ONE_OF(16, 64), top = ONE_OF(16, 1024, 2048);
+    const int kv = ONE_OF(MO_KV_I16, MO_KV_F32, MO_KV_Q8_0);
+    if (op->kind == MO_OP_INDEX) {
+        op->index = (mo_op_index){.q = place(), .k = place(), .share = place(), .norm = place()};
+        op->index.bias = place();
+        op->index.rope = place();
+        op->index.places = place();
+        op->index.bad = place();
+        op->index.tokens = tokens;
+        op->index.heads = heads;
+        op->index.length = length;
+        op->index.n_rot = tail;
+        op->index.neox = ONE_OF(0, 1);
+        op->index.kv = kv;
+        op->index.k_len = v_len + tail;
+        op->index.v_len = v_len;
+        op->index.tail = tail;
+    } else if (op->kind == MO_OP_KEEP) {
+        op->keep = (mo_op_keep){.q = place(), .share = place(), .places = place(), .scores = place()};
+        op->keep.kept = place();
+        op->keep.most = op->keep.stride = ONE_OF(64, 4096, 131072);
+        op->keep.tokens = tokens;
+        op->keep.heads = heads;
+        op->keep.length = length;
+        op->keep.top = top;
+        op->keep.kv = kv;
+        op->keep.k_len = v_len + tail;
+        op->keep.v_len = v_len;
+        op->keep.tail = tail;
+    } else {
+        op->gather = (mo_op_gather){.places = place(), .kept = place(), .blocks = place(), .tables = place()};
+        op->gather.states = place();
+        op->gather.out = place();
+        op->gather.tokens = tokens;
+        op->gather.top = top;
+        op->gather.kv = kv;
+        op->gather.k_len = v_len + tail;
+        op->gather.v_len = v_len;
+        op->gather.tail = tail;
+    }
+}
+
 static void draw_delta(mo_op *op)
 {
     const int k_heads = ONE_OF(2, 16);
@@ -259,6 +308,7 @@ static void draw_delta(mo_op *op)
         op->convolve.v_heads = v_heads;
         op->convolve.head = head;
         op->convolve.taps = ONE_OF(2, 4);
+        op->convolve.decay = ONE_OF(MO_DECAY_HEADS, MO_DECAY_CHANNELS, MO_DECAY_BOUNDED);
         return;
     }
     op->recur = (mo_op_recur){
@@ -271,6 +321,7 @@ static void draw_delta(mo_op *op)
     op->recur.v_heads = v_heads;
     op->recur.head = head;
     op->recur.paired = ONE_OF(0, 1);
+    op->recur.decay = ONE_OF(MO_DECAY_HEADS, MO_DECAY_CHANNELS, MO_DECAY_BOUNDED);
 }
 
 static void draw_short_conv(mo_op_short_conv *o)
@@ -423,13 +474,17 @@ static void draw(mo_op *op)
         const int n = ONE_OF(30, 768, 2880, 14336);
         op->activate =
             (mo_op_activate){.gate = place(), .up = place(), .hidden = acts(n), .rows = any_tokens(), .n = n};
-        op->activate.activation = ONE_OF(MO_SWIGLU, MO_GEGLU, MO_SWIGLU_OSS);
+        op->activate.activation =
+            ONE_OF(MO_SWIGLU, MO_GEGLU, MO_SWIGLU_OSS, MO_SWIGLU_LIMIT, MO_RELU2, MO_SWIGLU_CLAMP);
         break;
     }
     case MO_OP_HEADS:
     case MO_OP_ATTEND: draw_attention(op); break;
     case MO_OP_LATENT:
     case MO_OP_COLLECT: draw_latent(op); break;
+    case MO_OP_INDEX:
+    case MO_OP_KEEP:
+    case MO_OP_GATHER: draw_index(op); break;
     case MO_OP_CONVOLVE:
     case MO_OP_RECUR: draw_delta(op); break;
     case MO_OP_SHORT_CONV: draw_short_conv(&op->short_conv); break;
@@ -471,9 +526,16 @@ static void check_launch(const mo_op *op, const mo_cuda_launch *l)
     assert_true(threads >= 1 && threads <= 1024);
 }
 
-/* Two ops that may go together. */
+/* A kernel that reads places before it waits does not start before the op that makes them ends. */
+static void check_made(const mo_op *op, const mo_cuda_launch *first)
+{
+    assert_false(op->kind == MO_OP_ATTEND && op->attend.made && first->prelaunch);
+}
+
+/* Two ops that may go together, and a third before them. */
 static void draw_routers(void)
 {
+    int routed = 0;
     for (int i = 0; i < DRAWS; i++) {
         seed = (uint64_t)i;
         mo_op first = {.kind = MO_OP_PRODUCT};
@@ -485,7 +547,55 @@ static void draw_routers(void)
                                   &launch)) {
             check_launch(&second, &launch);
         }
+        mo_op ops[3] = {{.kind = MO_OP_STREAM}, first, second};
+        draw(&ops[0]);
+        ops[0].stream.tokens = 1;
+        ops[0].stream.feed = 0;
+        ops[0].stream.n = first.product.in.cols;
+        ops[0].stream.norm[0].out.x = first.product.in.x;
+        mo_cuda_routed op;
+        if (mo_cuda_launch_routed(ops, 3, ONE_OF(80, 90), ONE_OF(20, 80, 132), &op, &launch)) {
+            check_launch(&second, &launch);
+            routed++;
+        }
     }
+    assert_true(routed > 0);
+}
+
+/* Heads and attention of one step. */
+static void draw_attentions(void)
+{
+    int joined = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        seed = (uint64_t)i;
+        mo_op first = {.kind = MO_OP_HEADS}, second = {.kind = MO_OP_ATTEND};
+        draw(&first);
+        draw(&second);
+        mo_op_heads *h = &first.heads;
+        const mo_op_attend *a = &second.attend;
+        h->q = a->q;
+        h->places = a->places;
+        h->tokens = a->tokens;
+        h->heads = a->heads;
+        h->kv_heads = a->kv_heads;
+        h->k_len = a->k_len;
+        h->v_len = a->v_len;
+        h->n_rot = a->k_len / ONE_OF(1, 2);
+        h->gated = a->gated;
+        h->kv = a->kv;
+        mo_cuda_launch launches[2];
+        mo_cuda_fresh fresh;
+        const int count = mo_cuda_launch_fresh(&first, &second, ONE_OF(75, 80, 86, 90, 120),
+                                               ONE_OF(20, 80, 132), &fresh, launches);
+        for (int k = 0; k < count; k++) {
+            check_launch(&second, &launches[k]);
+        }
+        if (count > 0) {
+            check_made(&second, &launches[0]);
+        }
+        joined += count > 0;
+    }
+    assert_true(joined > 0);
 }
 
 /* What adapters add to one token, with the ops around it: heads or a stream. */
@@ -555,11 +665,15 @@ static void every_name(void **state)
             for (int k = 0; k < count; k++) {
                 check_launch(&op, &launches[k]);
             }
+            if (count > 0) {
+                check_made(&op, &launches[0]);
+            }
             can += count > 0;
         }
         assert_true(can > DRAWS / 2);
     }
     draw_routers();
+    draw_attentions();
     draw_adapted();
     for (int i = 0; i < kernel_count; i++) {
         if (!kernels[i].named) {

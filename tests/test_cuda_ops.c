@@ -18,6 +18,7 @@
 #include "device/host/run.h"
 #include "numeric/half.h"
 #include "numeric/kinds.h"
+#include "numeric/math.h"
 #include "random.h"
 
 /* ---- Memory that both runs see ---------------------------------------------------------------- */
@@ -180,7 +181,7 @@ static void draw_feed(mo_op_stream *o)
         o->down = floats(tokens * o->used * n);
     }
     o->dense = floats_or_none(tokens * n);
-    o->shared = o->used ? floats_or_none(tokens * n) : 0;
+    o->shared = floats_or_none(tokens * n);
     o->shared_gate = floats_or_none(tokens);
     o->dense_norm = floats_or_none(n);
     o->moe_norm = floats_or_none(n);
@@ -196,7 +197,7 @@ static void draw_stream(uint64_t draw)
     o->n = ONE_OF(1, 7, 30, 32, 64, 100, 96, 2048, 2880, 4096, 4100, 5120, 16384);
     o->eps = 1e-5f;
     o->x = floats((int64_t)o->tokens * o->n);
-    o->feed = below(2);
+    o->feed = below(3);
     if (o->feed) {
         draw_feed(o);
     } else {
@@ -205,12 +206,21 @@ static void draw_stream(uint64_t draw)
     }
     o->out_scale = floats_or_none(1);
     o->bad = chance(80) ? zero_word() : 0;
+    o->centered = chance(30);
     for (int i = 0; i < MO_OP_NORMS; i++) {
         if (chance(60)) {
             o->norm[i] = (mo_op_norm){.weight = floats_or_none(o->n),
                                       .multiply = chance(30) ? floats(o->n) : 0,
                                       .scale = chance(50) ? 1.0f : 0.3f,
                                       .out = acts(o->tokens, o->n)};
+        }
+    }
+    if (chance(40)) {
+        mo_dplace *places = take(o->tokens * (int64_t)sizeof *places);
+        o->features = floats((int64_t)o->tokens * o->n);
+        o->places = at(places);
+        for (int t = 0; t < o->tokens; t++) {
+            places[t] = (mo_dplace){.added = below(2)};
         }
     }
     if (o->n % 4 == 0 && chance(20)) { /* one that does not begin where quads do */
@@ -231,7 +241,8 @@ static void draw_activate(uint64_t draw)
     mo_op_activate *o = &op.activate;
     o->rows = ONE_OF(1, 2, 5);
     o->n = ONE_OF(1, 30, 32, 36, 96, 768, 1024, 1056, 2880);
-    o->activation = below(3);
+    o->activation = below(6);
+    o->limit = below(2) ? 0.25f : 7.0f;
     o->gate = floats((int64_t)o->rows * o->n);
     o->up = floats((int64_t)o->rows * o->n);
     o->hidden = acts(o->rows, o->n);
@@ -518,6 +529,7 @@ static void draw_heads(uint64_t draw)
     o->rope_rows = s.tokens + below(2);
     o->rope_stride = o->n_rot / 2 + below(2);
     o->rope = floats_or_none(2 * o->rope_rows * o->rope_stride);
+    o->q_factor = floats_or_none(s.tokens);
     o->bad = zero_word();
     b.bad = (const uint32_t *)(uintptr_t)o->bad;
     check(&op, draw, "heads");
@@ -556,7 +568,8 @@ static void draw_latent(uint64_t draw)
     o->norm = floats(n.v_len);
     o->rope_rows = s.tokens + below(2);
     o->rope_stride = n.tail / 2 + below(2);
-    o->rope = floats(2 * o->rope_rows * o->rope_stride);
+    o->rope = floats_or_none(2 * o->rope_rows * o->rope_stride);
+    o->q_factor = floats_or_none(s.tokens);
     o->plain = acts((int64_t)s.tokens * n.heads, plain);
     o->query = floats((int64_t)s.tokens * n.heads * n.k_len);
     o->groups = at(take(2 * n.heads * (int64_t)sizeof(mo_dgroup)));
@@ -571,8 +584,14 @@ static void draw_collect(uint64_t draw)
     mo_op op = {.kind = MO_OP_COLLECT};
     mo_op_collect *o = &op.collect;
     *o = (mo_op_collect){.tokens = ONE_OF(1, 4, 9), .heads = ONE_OF(1, 4, 20), .n = ONE_OF(8, 24, 32, 128)};
-    o->from = floats((int64_t)o->tokens * o->heads * o->n);
     o->out = acts(o->tokens, o->heads * o->n);
+    o->from = floats((int64_t)o->tokens * o->heads * o->n);
+    o->by_token = below(2);
+    if (below(3)) {
+        o->each = below(2);
+        o->kind = below(2);
+        o->gate = floats((int64_t)o->tokens * o->heads * (o->each ? o->n : 1));
+    }
     check(&op, draw, "collect");
 }
 
@@ -631,11 +650,26 @@ static void draw_latent_tiles(uint64_t draw)
     }
 }
 
+/* Some neighbours of each slice become rows of a picture, which see each other in layers with a window. */
+static void place_pictures(const sessions *s)
+{
+    for (int i = 0; i < s->slice_count; i++) {
+        const mo_dslice *slice = &s->slices[i];
+        const int from = below(slice->count), to = from + below(slice->count - from);
+        for (int j = from; j <= to; j++) {
+            s->places[slice->first + j].ahead = to - j;
+        }
+    }
+}
+
 /* more: chunks that the op is told of and no token has, as programs for longer texts have them. */
 static void draw_attend_of(uint64_t draw, const sessions *s, lengths n, int64_t window, int more)
 {
     mo_op op = {.kind = MO_OP_ATTEND};
     mo_op_attend *o = &op.attend;
+    if (chance(50)) {
+        place_pictures(s);
+    }
     *o = (mo_op_attend){.places = at(s->places),
                         .window = window,
                         .tokens = s->tokens,
@@ -712,6 +746,178 @@ static void draw_attend_apart(uint64_t draw)
     draw_attend_of(draw, &s, n, window, 0);
 }
 
+/* ---- Heads and attention as one kernel ---- */
+
+/* What both ops have in common, and where each finds the others' results. */
+static void draw_pair(const sessions *s, lengths n, int64_t window, int more, mo_op ops[2])
+{
+    const int64_t tokens = s->tokens, gates = 1 + below(2);
+    mo_op_heads *h = &ops[0].heads;
+    mo_op_attend *o = &ops[1].attend;
+    ops[0].kind = MO_OP_HEADS;
+    ops[1].kind = MO_OP_ATTEND;
+    *h = (mo_op_heads){.places = at(s->places),
+                       .tokens = s->tokens,
+                       .layer = 1,
+                       .heads = n.heads,
+                       .kv_heads = n.kv_heads,
+                       .k_len = n.k_len,
+                       .v_len = n.v_len,
+                       .kv = (int)n.kv,
+                       .eps = 1e-6f,
+                       .gated = gates == 2,
+                       .neox = below(2),
+                       .v_norm = below(2),
+                       .v_from_k = chance(20),
+                       .norm_last = chance(20)};
+    h->n_rot = ONE_OF(n.k_len, n.k_len / 2, n.k_len / 4, 6);
+    h->q = floats(tokens * n.heads * n.k_len * gates);
+    h->k = floats(tokens * n.kv_heads * n.k_len);
+    h->v = floats(tokens * n.kv_heads * n.v_len);
+    h->q_norm = floats_or_none(n.k_len);
+    h->k_norm = floats_or_none(n.k_len);
+    h->rope_rows = s->tokens + below(2);
+    h->rope_stride = h->n_rot / 2 + below(2);
+    h->rope = chance(80) ? floats(2 * h->rope_rows * h->rope_stride) : 0;
+    h->q_factor = floats_or_none(s->tokens);
+    h->bad = zero_word();
+    *o = (mo_op_attend){.q = h->q,
+                        .sinks = floats_or_none(n.heads),
+                        .places = h->places,
+                        .window = window,
+                        .tokens = s->tokens,
+                        .layer = 1,
+                        .heads = n.heads,
+                        .kv_heads = n.kv_heads,
+                        .k_len = n.k_len,
+                        .v_len = n.v_len,
+                        .gated = gates == 2,
+                        .kv = (int)n.kv,
+                        .chunks = (int)(s->last / mo_kv_chunk(n.kv)) + 1 + more,
+                        .scale = 0.2f};
+    o->apart = s->tokens == s->slice_count && chance(50);
+    const int64_t room = tokens * o->chunks * n.heads * mo_kv_partial(n.kv, n.v_len) * 4;
+    o->partial = at(take(room));
+    b.ignored = (size_t)(o->partial - at(b.memory));
+    b.ignored_bytes = (size_t)room;
+    o->mixed = acts(tokens, n.heads * n.v_len);
+}
+
+/* Queries, keys and values stay as they were where the ops go together: on the host they become so again. */
+static void forget(const mo_op_heads *h)
+{
+    const int64_t floats_in[] = {(int64_t)h->tokens * h->heads * h->k_len * (h->gated ? 2 : 1),
+                                 (int64_t)h->tokens * h->kv_heads * h->k_len,
+                                 (int64_t)h->tokens * h->kv_heads * h->v_len};
+    const mo_daddr parts[] = {h->q, h->k, h->v};
+    for (int i = 0; i < 3; i++) {
+        const size_t from = (size_t)(parts[i] - at(b.memory));
+        memcpy(b.memory + from, b.before + from, (size_t)floats_in[i] * sizeof(float));
+    }
+}
+
+/* The name of the first kernel; NULL: the ops go alone, and that is all that is known then. */
+static const char *check_pair(int compute, const mo_op ops[2], uint64_t draw)
+{
+    static mo_scratch scratch;
+    const mo_op_host host = {.kernels = &mo_kernels_scalar, .resolve = same};
+    mo_cuda_fresh joined;
+    mo_cuda_launch launches[2];
+    mo_error err = {0};
+    const int count = mo_cuda_launch_fresh(&ops[0], &ops[1], compute, ONE_OF(4, 4, 132), &joined, launches);
+    if (count == 0) {
+        return NULL;
+    }
+    memcpy(b.before, b.memory, b.used);
+    for (int i = 0; i < count; i++) {
+        size_t bytes;
+        const void *args = i == 0 ? (const void *)&joined : &joined.attend;
+        mo_emulated_launch(launches[i].kernel, mo_emulated_find(launches[i].kernel, &bytes), args,
+                           launches[i].grid, launches[i].block, launches[i].shared);
+    }
+    memcpy(b.after, b.memory, b.used);
+    memcpy(b.memory, b.before, b.used);
+    for (int i = 0; i < 2; i++) {
+        if (mo_op_run(&host, &ops[i], &scratch, &err) != MO_OK) {
+            fail_msg("heads and attention, draw %llu: %s", (unsigned long long)draw, err.detail);
+        }
+    }
+    forget(&ops[0].heads);
+    const uint32_t *bad = (const uint32_t *)(uintptr_t)ops[0].heads.bad;
+    if (*bad) { /* then nobody reads the rest */
+        assert_int_equal(*(b.after + (ops[0].heads.bad - at(b.memory))), 1);
+        return launches[0].kernel;
+    }
+    for (size_t i = 0; i < b.used; i++) {
+        const bool own = i >= b.ignored && i < b.ignored + b.ignored_bytes;
+        if (b.memory[i] != b.after[i] && !own) {
+            fail_msg("heads and attention (%s), draw %llu: byte %zu is %02x, should be %02x",
+                     launches[0].kernel, (unsigned long long)draw, i, b.after[i], b.memory[i]);
+        }
+    }
+    return launches[0].kernel;
+}
+
+static struct {
+    int chunk, stream, alone;
+} pairs;
+
+static void count_pair(const char *kernel)
+{
+    *(!kernel                                       ? &pairs.alone
+      : strncmp(kernel, "mo_heads_stream", 15) == 0 ? &pairs.stream
+                                                    : &pairs.chunk) += 1;
+}
+
+static void draw_heads_attend_some(uint64_t draw)
+{
+    begin(draw);
+    lengths n = {.kv_heads = ONE_OF(1, 2), .kv = ONE_OF(MO_KV_I16, MO_KV_I16, MO_KV_Q8_0)};
+    n.heads = n.kv_heads * ONE_OF(1, 2, 3, 8, 9, 16);
+    n.k_len = n.v_len = ONE_OF(64, 64, 128, 128, 256);
+    const sessions s = draw_sessions(ONE_OF(1, 1, 2), ONE_OF(1, 4), ONE_OF(20, 140, 300, 1100));
+    const int64_t window = chance(30) ? ONE_OF(1, 100, 300) : 0;
+    make_cache(&s, &n, window, 4);
+    if (chance(40)) {
+        place_pictures(&s);
+    }
+    mo_op ops[2];
+    draw_pair(&s, n, window, below(3), ops);
+    count_pair(check_pair(ONE_OF(75, 80, 86, 90, 90), ops, draw));
+}
+
+/* Eight rows to verify, about the beginning of a chunk. */
+static void draw_heads_attend_drafts(uint64_t draw)
+{
+    begin(draw);
+    lengths n = {.kv_heads = 1, .kv = ONE_OF(MO_KV_I16, MO_KV_Q8_0), .heads = ONE_OF(1, 4)};
+    n.k_len = n.v_len = ONE_OF(64, 128);
+    sessions s = draw_sessions(1, 8, 300);
+    const int64_t first = (int64_t)MO_KV_BLOCK * ONE_OF(1, 2, 3) - below(9);
+    for (int i = 0; i < s.tokens; i++) {
+        s.places[i].position = first + i;
+    }
+    s.slices[0].position = first;
+    s.last = first + s.tokens;
+    make_cache(&s, &n, 0, 8);
+    mo_op ops[2];
+    draw_pair(&s, n, 0, below(2), ops);
+    count_pair(check_pair(ONE_OF(80, 90, 90), ops, draw));
+}
+
+static void draw_heads_attend_far(uint64_t draw)
+{
+    begin(draw);
+    lengths n = {.kv_heads = ONE_OF(1, 2), .kv = chance(30) ? MO_KV_Q8_0 : MO_KV_I16};
+    n.heads = n.kv_heads * ONE_OF(1, 3, 8);
+    n.k_len = n.v_len = ONE_OF(64, 128, 256);
+    const sessions s = draw_sessions(1, ONE_OF(1, 1, 3), ONE_OF(600, 1700));
+    make_cache(&s, &n, 0, 1);
+    mo_op ops[2];
+    draw_pair(&s, n, 0, chance(50) ? 33 : 0, ops);
+    count_pair(check_pair(90, ops, draw));
+}
+
 /* ---- Delta rule ------------------------------------------------------------------------------- */
 
 static void draw_convolve(uint64_t draw)
@@ -737,6 +943,14 @@ static void draw_convolve(uint64_t draw)
     for (int i = 0; i < s.slice_count; i++) {
         ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].conv = floats((o->taps - 1) * channels);
     }
+    o->state = ONE_OF(MO_STATE_MOVES, MO_STATE_STAYS);
+    o->decay = ONE_OF(MO_DECAY_HEADS, MO_DECAY_CHANNELS, MO_DECAY_BOUNDED);
+    if (o->decay != MO_DECAY_HEADS) {
+        o->bound = o->decay == MO_DECAY_BOUNDED ? -5.0f : 0.0f;
+        o->gates = floats(s.tokens * mo_delta_gate_values((mo_decay)o->decay, o->v_heads, o->head));
+        o->a = floats(o->v_heads);
+        o->dt = floats((int64_t)o->v_heads * o->head);
+    }
     check(&op, draw, "convolve");
 }
 
@@ -759,7 +973,12 @@ static void check_recur(const sessions *drawn, int k_heads, int v_heads, int hea
     const int64_t n = s.tokens, values = (int64_t)o->v_heads * o->head;
     o->after = floats(n * (2 * (int64_t)o->k_heads + o->v_heads) * o->head);
     o->z = floats(n * values);
-    o->gates = floats(n * 2 * o->v_heads);
+    o->decay = ONE_OF(MO_DECAY_HEADS, MO_DECAY_CHANNELS);
+    const int64_t gates = mo_delta_gate_values((mo_decay)o->decay, v_heads, head);
+    o->gates = floats(n * gates);
+    for (int64_t i = 0; o->decay == MO_DECAY_CHANNELS && i < n * gates; i++) { /* decays and betas */
+        ((float *)(uintptr_t)o->gates)[i] = mo_sigmoid(((float *)(uintptr_t)o->gates)[i]);
+    }
     o->a = floats(o->v_heads);
     o->dt = floats(o->v_heads);
     o->norm = floats(o->head);
@@ -773,6 +992,7 @@ static void check_recur(const sessions *drawn, int k_heads, int v_heads, int hea
     for (int i = 0; i < s.slice_count; i++) {
         ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].delta = floats(values * o->head);
     }
+    o->state = ONE_OF(MO_STATE_MOVES, MO_STATE_STAYS);
     check(&op, draw, "recur");
 }
 
@@ -811,6 +1031,7 @@ static void draw_short_conv(uint64_t draw)
     for (int i = 0; i < s.slice_count; i++) {
         ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].conv = floats((int64_t)(o->taps - 1) * o->channels);
     }
+    o->state = ONE_OF(MO_STATE_MOVES, MO_STATE_STAYS);
     check(&op, draw, "short conv");
 }
 
@@ -914,6 +1135,7 @@ static void draw_ssm_convolve(uint64_t draw)
     for (int i = 0; i < s.slice_count; i++) {
         ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].conv = floats((int64_t)(o->taps - 1) * o->channels);
     }
+    o->state = ONE_OF(MO_STATE_MOVES, MO_STATE_STAYS);
     check(&op, draw, "ssm convolve");
 }
 
@@ -970,6 +1192,7 @@ static void draw_ssm_scan(uint64_t draw)
     for (int i = 0; i < s.slice_count; i++) {
         ((mo_dstate *)(uintptr_t)s.slices[i].layers)[1].delta = floats(inner * o->states);
     }
+    o->state = ONE_OF(MO_STATE_MOVES, MO_STATE_STAYS);
     check(&op, draw, "ssm scan");
 }
 
@@ -994,13 +1217,16 @@ DRAWN(attend, 60)
 DRAWN(attend_far, 6)
 DRAWN(attend_many, 40)
 DRAWN(attend_apart, 24)
+DRAWN(heads_attend_some, 50)
+DRAWN(heads_attend_drafts, 16)
+DRAWN(heads_attend_far, 10)
 DRAWN(latent, 30)
-DRAWN(collect, 12)
+DRAWN(collect, 24)
 DRAWN(latent_attend, 40)
 DRAWN(latent_tiles, 24)
 DRAWN(convolve, 30)
 DRAWN(recur, 24)
-DRAWN(recur_few, 12)
+DRAWN(recur_few, 16)
 DRAWN(short_conv, 30)
 DRAWN(adapt, 60)
 DRAWN(ssm_convolve, 30)
@@ -1040,6 +1266,16 @@ static void grids_of_the_largest_step(void **state)
     }
 }
 
+/* Both kinds of kernels, and ops that stay apart. */
+static void heads_attend(void **state)
+{
+    heads_attend_some(state);
+    heads_attend_drafts(state);
+    heads_attend_far(state);
+    assert_true(getenv("MO_TEST_DRAW") || (pairs.chunk > 20 && pairs.stream > 4));
+    assert_true(pairs.alone * 4 < pairs.chunk + pairs.stream);
+}
+
 int main(void)
 {
     b.memory = aligned_alloc(4096, ROOM);
@@ -1059,6 +1295,7 @@ int main(void)
         cmocka_unit_test(attend_far),
         cmocka_unit_test(attend_many),
         cmocka_unit_test(attend_apart),
+        cmocka_unit_test(heads_attend),
         cmocka_unit_test(convolve),
         cmocka_unit_test(recur),
         cmocka_unit_test(recur_few),

@@ -440,6 +440,7 @@ static void check_experts_on(const layer *l, int compute)
                 .experts = {.work = make_work(l, expert_data, &seed),
                             .most = rows,
                             .activation = l->activation,
+                            .limit = 0.25f,
                             .in = device_acts(&in),
                             .gate = expert_matrix(l, l->gate, l->hidden, l->width, &seed),
                             .up = expert_matrix(l, l->up, l->hidden, l->width, &seed),
@@ -485,7 +486,7 @@ static void test_experts_of_every_format(void **state)
                          .experts = 3,
                          .used = 2,
                          .tokens = 2,
-                         .activation = (mo_activation)(i % 3),
+                         .activation = (mo_activation)(i % 6),
                          .finish = i % 2};
         check_experts(&l);
     }

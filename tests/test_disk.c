@@ -939,7 +939,7 @@ static void probe_measures(void **state)
                                     .file_bytes = 40 << 20,
                                     .memory_bytes = 4 << 20,
                                     .threads = 2,
-                                    .point_ms = 2,
+                                    .point_ms = 10,
                                     .progress = count_steps,
                                     .user = &p};
     mo_probe_report report;

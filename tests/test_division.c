@@ -481,7 +481,7 @@ static void test_what_cannot_be_divided_one_way_is_divided_the_other(void **stat
     c = choose(&m, ranks, RANKS, MO_DIVIDE_AUTO, first, upto); /* more of them than layers */
     assert_int_equal(c.way, MO_DIVIDE_EXPERTS);
     assert_false(c.layers.possible);
-    assert_string_equal(c.why, "there are more ranks than layers");
+    assert_string_equal(c.why, "layers cannot be divided among so many ranks");
     assert_int_equal(mo_division_choose(&m, ranks, RANKS, MO_DIVIDE_LAYERS, first, upto, &c, &err),
                      MO_EINVAL);
     for (int i = 0; i < LAYERS; i++) {

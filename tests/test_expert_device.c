@@ -82,11 +82,11 @@ static void put_question(mo_forward *f, uint32_t number)
             picks->ids[t * used + i] =
                 here->first + (int)((number + (uint32_t)(t * 3 + i)) % (uint32_t)count);
         }
-        for (int64_t c = 0; c < f->in.cols; c++) {
+        for (int64_t c = 0; c < f->in_experts.cols; c++) {
             seed = seed * 1664525 + 1013904223;
-            f->in.x[t * f->in.cols + c] = (float)(int32_t)seed * 0x1p-30f;
+            f->in_experts.x[t * f->in_experts.cols + c] = (float)(int32_t)seed * 0x1p-30f;
         }
-        mo_forward_quantize(f->k, &f->in, t);
+        mo_forward_quantize(f->k, &f->in_experts, t);
     }
     mo_picks_sort(picks);
 }
@@ -106,14 +106,14 @@ static int64_t ask(mo_model *m, int layer, int64_t tokens, uint32_t number, floa
                     .layer = &e->spec->layers[layer],
                     .index = layer,
                     .experts_only = true};
-    f.in = mo_acts_lay(f.w->in, tokens, e->spec->width);
+    f.in_experts = mo_acts_lay(f.w->in, tokens, f.layer->moe.io);
     pthread_mutex_lock(&e->lock);
     put_question(&f, number);
     if (e->tiers && e->tiers->store) {
         mo_store_pass(e->tiers->store, slice.prompt ? MO_STORE_PROMPT : MO_STORE_GENERATION);
     }
     check_status(mo_forward_experts(&f, &err), &err);
-    const int64_t floats = f.w->picks.first[f.layer->moe.experts] * e->spec->width;
+    const int64_t floats = f.w->picks.first[f.layer->moe.experts] * f.layer->moe.io;
     memcpy(out, f.w->down, sizeof(float) * (size_t)floats);
     pthread_mutex_unlock(&e->lock);
     return floats;
@@ -157,7 +157,8 @@ static float *wanted(const char *path, int64_t *floats)
 
 /* ---- Tests ---- */
 
-static const char *const families[] = {"qwen3moe", "gpt-oss", "gpt-oss-mxfp4", "qwen35moe", "deepseek2"};
+static const char *const families[] = {"qwen3moe",  "gpt-oss",   "gpt-oss-mxfp4",
+                                       "qwen35moe", "deepseek2", "nemotron_h_moe"};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 /* VRAM for all of them, for half, for the fewest; one device and two; with RAM for all and with less than that. */

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "blocks.h"
 #include "check.h"
-#include "engine/flow.h"
+#include "engine/jobs.h"
 
 enum { EXPERTS = 5, WIDTH = 256, HIDDEN = 512, ROWS = 3, MOST = EXPERTS * ROWS, THREADS = 4 };
 

@@ -468,6 +468,9 @@ static void mistakes_are_named(void **state)
         {WITH(.top_p = 1.0f, .repeat_penalty = 1, .grammar = "root ::= \"a\"", .schema = "{}"), MO_EINVAL,
          "not both"},
         {WITH(.top_p = 1.0f, .repeat_penalty = 1, .logprobs = 21), MO_EINVAL, "`logprobs`"},
+        {WITH(.top_p = 1.0f, .repeat_penalty = 1, .draft_max = -2), MO_EINVAL, "`draft_max`"},
+        {WITH(.top_p = 1.0f, .repeat_penalty = 1, .draft_min = -1), MO_EINVAL, "`draft_min`"},
+        {WITH(.top_p = 1.0f, .repeat_penalty = 1, .draft_p_min = 2.0f), MO_EINVAL, "`draft_p_min`"},
         {WITH(.top_p = 1.0f, .repeat_penalty = 1, .tools = "[{]"), MO_EINVAL, "tools"},
         {WITH(.top_p = 1.0f, .repeat_penalty = 1, .tool_choice = "x"), MO_EINVAL, "`tools`"},
 #undef WITH

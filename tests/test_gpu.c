@@ -4,25 +4,42 @@
 #include "device/sim/sim.h"
 #include "gpu/objects.h"
 #include "gpu_case.h"
+#include "lanes.h"
 #include "profile/json.h"
 #include "random.h"
 #include "sanitized.h"
+#include "sweep.h"
 
 static const char *const mode_names[] = {"off", "down", "expert", "auto"};
 
 /* Under sanitizers, which take their time: the same variants on fewer models. */
 enum { MODEL_STEP = SANITIZED_THREADS ? 9 : SANITIZED ? 3 : 1, TIERED_TOKENS = SANITIZED_THREADS ? 20 : 40 };
 
+/* Models of which a token uses so many experts or more. */
+static int with_experts(const oracle **out, int used)
+{
+    int count = 0;
+    for (int i = 0; i < model_count; i++) {
+        if (models[i].used >= used) {
+            out[count++] = &models[i];
+        }
+    }
+    return count;
+}
+
 static void everything_on_the_device(void **state)
 {
+    static const int steps[] = {1, 5, 0};
+    static const mo_kv_type kinds[] = {MO_KV_I16, MO_KV_F32, MO_KV_Q8_0};
     (void)state;
-    for (int i = 0; i < model_count; i += MODEL_STEP) {
-        expect_same(&models[i], &(setting){.device = device_name, .step = 1}, "token by token");
-        expect_same(&models[i], &(setting){.device = device_name, .step = 5, .kv = MO_KV_F32},
-                    "five at a time");
-        expect_same(&models[i], &(setting){.device = device_name, .kv = MO_KV_Q8_0}, "as a batch");
-        expect_same(&models[i], &(setting){.device = device_name, .step = 1, .kv = MO_KV_I16}, "codes");
-        expect_same(&models[i], &(setting){.device = device_name, .kv = MO_KV_I16}, "codes as a batch");
+    sweep s = {.name = "gpu.everything",
+               .axes = {{"model", model_count}, {"step", 3}, {"kv", 3}},
+               .meet = {{0, 1}, {1, 2}},
+               .fewer = MODEL_STEP};
+    while (sweep_next(&s)) {
+        expect_same(&models[s.at[0]],
+                    &(setting){.device = device_name, .step = steps[s.at[1]], .kv = kinds[s.at[2]]},
+                    "everything on the device");
     }
 }
 
@@ -40,24 +57,22 @@ static int64_t vram_for(const oracle *o, double share, int64_t batch)
 
 static void some_experts_on_the_device(void **state)
 {
+    static const int steps[] = {1, 3, 20}, tenths[] = {1, 5, 0};
+    const oracle *routed[ORACLE_MODELS_MAX];
     (void)state;
-    for (int i = 0; i < model_count; i += MODEL_STEP) {
-        if (models[i].used == 0) {
-            continue;
-        }
-        for (int tenths = 1; tenths <= 5; tenths += 4) {
-            const int64_t vram = vram_for(&models[i], tenths / 10.0, 64);
-            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 1},
-                        "part, one by one");
-            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 3},
-                        "part, by threes");
-            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 20},
-                        "part, batch");
-        }
-        const setting none = {.device = device_name, .cpu_moe = true};
-        expect_same(&models[i], &(setting){.device = none.device, .cpu_moe = true, .step = 1},
-                    "none, one by one");
-        expect_same(&models[i], &none, "none, batch");
+    sweep s = {.name = "gpu.some",
+               .axes = {{"model", with_experts(routed, 1)}, {"tenths", 3}, {"step", 3}},
+               .meet = {{0, 1}, {1, 2}},
+               .fewer = MODEL_STEP};
+    while (sweep_next(&s)) {
+        const oracle *o = routed[s.at[0]];
+        const int share = tenths[s.at[1]];
+        expect_same(o,
+                    &(setting){.device = device_name,
+                               .vram = share ? vram_for(o, share / 10.0, 64) : 0,
+                               .cpu_moe = share == 0,
+                               .step = steps[s.at[2]]},
+                    share ? "some experts on the device" : "no expert on the device");
     }
 }
 
@@ -69,8 +84,8 @@ static mo_device_report run_with_rates(const oracle *o, double cpu, double link,
     mo_session *session = open_session(model, MO_KV_I16);
     sink s = {.rows = calloc((size_t)(ORACLE_TOKENS * o->vocab), sizeof(float)), .vocab = o->vocab};
     for (int64_t t = 1; t <= ORACLE_TOKENS; t++) {
-        model->gpu->lanes.cpu_rate = mo_lane_rate_of(1.0 / cpu);
-        model->gpu->lanes.fetch_rate = mo_lane_rate_of(1.0 / link);
+        start_cpu(model->gpu, 1.0 / cpu);
+        model->gpu->lanes.rates.link = mo_lane_rate_of(1.0 / link);
         feed(session, o->tokens, t, 1, &s);
     }
     mo_model_device(model, &report, sizeof report);
@@ -110,21 +125,24 @@ static void lanes_work_together(void **state)
 /* Each mode of Post-Fetch, with waiting and without, with few transfers at once and few experts for the CPU. */
 static void post_fetch_changes_no_bit(void **state)
 {
+    static const mo_postfetch_mode modes[] = {MO_POSTFETCH_OFF, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT,
+                                              MO_POSTFETCH_AUTO};
+    const oracle *routed[ORACLE_MODELS_MAX];
     (void)state;
-    const mo_postfetch_mode modes[] = {MO_POSTFETCH_OFF, MO_POSTFETCH_DOWN, MO_POSTFETCH_EXPERT,
-                                       MO_POSTFETCH_AUTO};
-    for (int i = 0; i < model_count; i += MODEL_STEP) {
-        for (int m = 0; m < 4 && models[i].used; m++) {
-            for (int block = 0; block < 2; block++) {
-                setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", block ? "1" : "0", 1);
-                setenv("LLAMA_POSTFETCH_MAX_TRANSFERS", block ? "1" : "8", 1);
-                setenv("LLAMA_POSTFETCH_CPU_LIMIT", block ? "1" : "6", 1);
-                setenv("LLAMA_POSTFETCH_USE_DEDICATED_STREAMS", m % 2 ? "1" : "0", 1);
-                const setting set = {
-                    .device = device_name, .cpu_moe = true, .postfetch = modes[m], .step = 1 + block * 2};
-                expect_same(&models[i], &set, mode_names[m]);
-            }
-        }
+    sweep s = {
+        .name = "gpu.postfetch",
+        .axes = {{"model", with_experts(routed, 1)}, {"mode", 4}, {"block", 2}, {"streams", 2}, {"step", 2}},
+        .meet = {{1, 2}, {1, 3}, {1, 4}, {2, 4}, {0, 4}},
+        .fewer = MODEL_STEP};
+    while (sweep_next(&s)) {
+        const bool block = s.at[2];
+        setenv("LLAMA_POSTFETCH_BLOCK_ON_MISS", block ? "1" : "0", 1);
+        setenv("LLAMA_POSTFETCH_MAX_TRANSFERS", block ? "1" : "8", 1);
+        setenv("LLAMA_POSTFETCH_CPU_LIMIT", block ? "1" : "6", 1);
+        setenv("LLAMA_POSTFETCH_USE_DEDICATED_STREAMS", s.at[3] ? "1" : "0", 1);
+        const setting set = {
+            .device = device_name, .cpu_moe = true, .postfetch = modes[s.at[1]], .step = s.at[4] ? 3 : 1};
+        expect_same(routed[s.at[0]], &set, mode_names[s.at[1]]);
     }
     unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
     unsetenv("LLAMA_POSTFETCH_MAX_TRANSFERS");
@@ -276,10 +294,14 @@ static void modes_of_layer_perf(void **state)
                                                           l->time_ns[MO_TIME_ROUTING] +
                                                           l->time_ns[MO_TIME_MERGE]);
             assert_int_equal(l->time_ns[MO_TIME_COLD_PRODUCTS], m == 2 ? layers[i].cpu_ns : 0);
+            assert_true((l->time_ns[MO_TIME_HOT_PRODUCTS] > 0) == (m == 2));
+            assert_int_equal(l->time_ns[MO_TIME_HOT_BRANCH], l->time_ns[MO_TIME_HOT_PRODUCTS]);
             assert_true(l->time_ns[MO_TIME_COLD_BRANCH] >= l->time_ns[MO_TIME_COLD_PRODUCTS]);
             assert_true(l->time_ns[MO_TIME_COLD_GATHER] <= l->time_ns[MO_TIME_COLD_BRANCH]);
             assert_int_equal(l->time_ns[MO_TIME_PRODUCTS],
                              l->time_ns[MO_TIME_HOT_PRODUCTS] + l->time_ns[MO_TIME_COLD_PRODUCTS]);
+            assert_true((strstr(json, "\"hot_branch_time_per_call_us\"") != NULL) == (m == 2) &&
+                        (strstr(json, "\"hot_expert_matmul_time_per_call_us\"") != NULL) == (m == 2));
             assert_true((strstr(json, "\"cold_branch_time_per_call_us\"") != NULL) == (m == 2) &&
                         (strstr(json, "\"cold_expert_matmul_time_per_call_us\"") != NULL) == (m == 2));
             assert_int_equal(l->lanes[MO_LANE_HOT_RUNS] + l->lanes[MO_LANE_HOT_SKIPS], passes);

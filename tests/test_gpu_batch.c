@@ -15,6 +15,7 @@
 #include "gpu/gpu.h"
 #include "gpu/objects.h"
 #include "gpu/session.h"
+#include "lanes.h"
 #include "open/open.h"
 #include "oracle.h"
 #include "plan/limits.h"
@@ -537,7 +538,8 @@ static void slots_change_behind_the_window(void **state)
 /* Rates as in the beginning: what was observed since depends on who else uses the machine. */
 static void forget_rates(place *p)
 {
-    p->gpu->lanes.cpu_rate = p->gpu->lanes.fetch_rate = mo_lane_rate_of(1e9);
+    start_cpu(p->gpu, 1e9);
+    p->gpu->lanes.rates.link = mo_lane_rate_of(1e9);
 }
 
 static void the_cpu_computes_some_experts_of_few_tokens(void **state)

@@ -5,6 +5,7 @@
 #include "gpu_case.h"
 #include "plan/rates.h"
 #include "sanitized.h"
+#include "sweep.h"
 
 #include <unistd.h>
 
@@ -96,27 +97,27 @@ static const char *const links[] = {"link=1e8", "link=1e12", "link=4e8"};
 
 static void layers_pass_from_ram(void **state)
 {
+    static const int steps[] = {1, 3, 0, 2}; /* the last with a layer more there */
     (void)state;
     int32_t passing = 0, hosted = 0, both = 0;
     const bool sim = strcmp(device_name, "sim") == 0;
-    for (int i = MODEL_FIRST; i < model_count; i += MODEL_STEP) {
-        for (int j = 0; j < (sim ? 3 : 1); j++) {
-            mo_device_report report = {0};
-            if (links[j]) {
-                setenv("MORAINE_SIM", links[j], 1);
-            }
-            const int64_t vram = least_vram(models[i].path, &report);
-            passing += report.streamed_layers > 0;
-            hosted += report.host_layers > 0;
-            both += report.streamed_layers > 0 && report.host_layers > 0;
-            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 1}, "one by one");
-            expect_same(&models[i], &(setting){.device = device_name, .vram = vram, .step = 3}, "by threes");
-            expect_same(&models[i], &(setting){.device = device_name, .vram = vram}, "as a batch");
-            const setting some = {
-                .device = device_name, .vram = vram + report.layer_buffer_bytes / 3, .step = 2};
-            expect_same(&models[i], &some, "some stay, by twos");
-            unsetenv("MORAINE_SIM");
+    sweep s = {.name = "gpu.streaming",
+               .axes = {{"model", model_count}, {"link", sim ? 3 : 1}, {"step", 4}},
+               .meet = {{0, 1}, {1, 2}}};
+    while (sweep_next(&s)) {
+        const oracle *o = &models[s.at[0]];
+        mo_device_report report = {0};
+        if (sim) {
+            setenv("MORAINE_SIM", links[s.at[1]], 1);
         }
+        const int64_t vram = least_vram(o->path, &report);
+        passing += report.streamed_layers > 0;
+        hosted += report.host_layers > 0;
+        both += report.streamed_layers > 0 && report.host_layers > 0;
+        const int64_t more = s.at[2] == 3 ? report.layer_buffer_bytes / 3 : 0;
+        expect_same(o, &(setting){.device = device_name, .vram = vram + more, .step = steps[s.at[2]]},
+                    links[s.at[1]]);
+        unsetenv("MORAINE_SIM");
     }
     assert_true(!sim || (passing > 0 && hosted > 0 && both > 0));
 }

@@ -606,6 +606,12 @@ static void channels_stand_before_the_answer(void **state)
     assert_true(toy_matches(g, text + strlen(text) - 29, 29, true));
     assert_false(toy_matches(g, "12", 2, true));
     mo_grammar_close(g);
+    const char open[] = "root ::= \"1\" |\n\n"; /* an empty alternative at the end */
+    const mo_answer_form plain = {0};
+    check_status(mo_grammar_make(toy_words.lexicon, open, strlen(open), &none, &plain, NULL, &g, &err), &err);
+    assert_true(toy_matches(g, "1", 1, true));
+    assert_true(toy_matches(g, "", 0, true));
+    mo_grammar_close(g);
 }
 
 static void text_until_a_string(void **state)

@@ -4,6 +4,7 @@ in groups, completion.
 
 Speaks TAP, as the other test programs do.
 """
+import http.server
 import json
 import os
 import re
@@ -78,6 +79,7 @@ def test_a_prompt_behind_the_model():
     assert good("run", "pebble", "Shorten this.", *EXACT, text="The fox ran home.\n").stdout == \
         good("run", "-p", "Shorten this.", *EXACT, text="The fox ran home.\n").stdout
     bad(2, "run", PEBBLE, SUM, "-p", SUM, say=["the prompt is given twice", SUM, "-p"])
+    bad(2, "run", PEBBLE, "-p", "a", "-p", "b", say=["the prompt is given twice: with -p 'a' and -p 'b'"])
     bad(2, "run", PEBBLE, SUM, "-f", "README.md", say=["the prompt is given twice", "-f"])
     bad(2, "run", PEBBLE, "What", "is", "27?", say=["unexpected argument: is", "quotes around the prompt"])
     bad(1, "run", "Tell me a story.", say=["give the prompt with -p"])
@@ -206,7 +208,7 @@ def test_help_is_in_groups():
         every = [name for names in groups.values() for name in names]
         assert len(every) == len(set(every)) and max(len(names) for names in groups.values()) < 26, (command, groups)
         assert len(groups["Options"]) <= 14, (command, groups["Options"])
-        for name, title in (("temp", "Sampling"), ("ram", "Model and memory"), ("vram", "GPU"), ("help", "Options")):
+        for name, title in (("temp", "Sampling"), ("ram", "Model and memory"), ("vram", "GPU"), ("postfetch-enable", "GPU"), ("help", "Options")):
             assert name in groups.get(title, []) or name not in every, (command, name)
     assert list(options(good("synth", "--help").stdout)) == ["Options"]
 
@@ -233,6 +235,35 @@ def test_bench_shows_its_rounds():
     shown = pexpect.run(PROGRAM + " " + " ".join(words + ["--parallel", "2"]), env={**environment, "TERM": "xterm"}, encoding="utf-8", timeout=60)
     assert "round 2 of 2: answers" in shown, shown
     assert "round" not in good(*words).stderr
+
+
+class InBursts(http.server.BaseHTTPRequestHandler):
+    """Four tokens of an answer at once, every 20 ms."""
+    def log_message(self, *words):
+        pass
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"data": [{"id": "bursts", "meta": {"n_vocab": 100}}]}')
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        for i in range(6):
+            time.sleep(0.02)
+            self.wfile.write(b'data: {"content": "x","stop":false}\n\n'.replace(b'": "', b'":"') * 4)
+            self.wfile.flush()
+        self.wfile.write(b'data: {"content":"","stop":true,"tokens_predicted":24}\n\n')
+
+
+def test_tokens_that_arrive_together_share_their_time():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), InBursts)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    found = json.loads(good("bench", "--server", "http://127.0.0.1:%d" % server.server_port, "--prefill", "4", "--decode", "24", "--rounds", "1", "--json").stdout)
+    server.shutdown()
+    assert found["tokens"] == 24 and found["between_tokens_p50_s"] >= 0.004, found
 
 
 def test_replay_says_why_nothing_is_found():

@@ -19,6 +19,7 @@
 #include "gpu/objects.h"
 #include "gpu/session.h"
 #include "hotcache/toggles.h"
+#include "lanes.h"
 #include "open/resources.h"
 #include "sanitized.h"
 
@@ -154,7 +155,7 @@ static void run_and_compare(const mo_model_options *o, int64_t step, int64_t req
     float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
     mo_model *model = open_model(o);
     mo_session *session = open_session(model);
-    model->gpu->lanes.cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: what can be hot had better be */
+    slow_cpu_down(model->gpu, 1e-6); /* the CPU seems slow: what can be hot had better be */
     feed(model, session, step, request, rows);
     expect_plain(rows, what);
     mo_model_device(model, report, sizeof *report);
@@ -533,7 +534,7 @@ static void a_rate_of_0_stands_still(void **state)
         o.postfetch = modes[i];
         float *rows = calloc((size_t)(TOKENS * vocab), sizeof *rows);
         mo_model *model = open_model(&o);
-        model->gpu->lanes.cpu_rate.s_per_byte = 1e-7; /* the CPU seems slow: whatever may be fetched is */
+        slow_cpu_down(model->gpu, 1e-7); /* the CPU seems slow: whatever may be fetched is */
         mo_session *session = open_session(model);
         const places before = places_of(model);
         updates = 0;
@@ -628,7 +629,7 @@ static void updates_are_capped(void **state)
                 &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = tokens, .count = 60}, 1,
                 &err),
             &err);
-        model->gpu->lanes.fetch_rate.s_per_byte = dear ? 1e-2 : 1e-12;
+        model->gpu->lanes.rates.link.s_per_byte = dear ? 1e-2 : 1e-12;
         check_status(mo_model_request_done(model, &err), &err);
         const mo_hot_counters hot = mo_hot_update_count(mo_gpu_hot_update(model->gpu, 0));
         assert_true((int)hot.planned + hot.under_way <= (before.count * 5 + 99) / 100);
@@ -688,7 +689,7 @@ static void choices_are_counted_once(void **state)
     }
     for (int i = 0; i < STEPS; i++) {
         words[i] = (i * 37 + i / 7) % WORDS;
-        model->gpu->lanes.cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
+        slow_cpu_down(model->gpu, 1e-3); /* the CPU seems slow: experts cross */
         check_status(
             mo_session_feed(
                 &(mo_feed){.size = sizeof(mo_feed), .session = session, .tokens = words, .count = i + 1}, 1,
@@ -773,7 +774,7 @@ static void layers_that_close_need_no_host(void **state)
     }
     warnings = 0;
     for (int i = 0; i < TEXTS; i++) {
-        model->gpu->lanes.cpu_rate.s_per_byte = 1e-3; /* the CPU seems slow: experts cross */
+        slow_cpu_down(model->gpu, 1e-3); /* the CPU seems slow: experts cross */
         for (int l = 0; l < SMALL_LAYERS; l++) {
             last[l] = served(model, l);
         }
@@ -1010,7 +1011,7 @@ static void no_step_fails_for_a_copy(void **state)
                                .count = n,
                                .logits = keep_row,
                                .user = &(sink){rows}};
-            model->gpu->lanes.cpu_rate.s_per_byte = 1e-6; /* the CPU seems slow: experts cross */
+            slow_cpu_down(model->gpu, 1e-6); /* the CPU seems slow: experts cross */
             faults_arm(model->device, n > 32 ? MO_SIM_COPY : MO_SIM_NONE, (7 * n + turn) % 40, 1);
             check_status(mo_session_feed(&f, 1, &err), &err);
             faults_arm(model->device, MO_SIM_NONE, 0, 1);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "folder.h"
+#include "hub/encoder.h"
 #include "hub/label.h"
 #include "hub/listing.h"
 #include "hub/naming.h"
@@ -24,6 +25,39 @@
 static mo_error err;
 
 /* ---- Names ---- */
+
+/* Names that a terminal would obey, or that look like others, are none. */
+static void names_that_deceive_are_refused(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"a.gguf", "m\xC3\xB6\x64.gguf", "\xE6\xA8\xA1/x.gguf",
+                                       "\xF0\x9F\xA6\x8A.gguf"};
+    static const char *const bad[] = {"a\x1B[2J.gguf",
+                                      "a\x7F.gguf",
+                                      ("a\xC2\x9B"
+                                       "2J.gguf"),
+                                      "a\xC2\x80.gguf",
+                                      ("a\xE2\x80\xAE"
+                                       "fugg.gguf"),
+                                      "a\xE2\x80\x8F.gguf",
+                                      "a\xE2\x81\xA6.gguf",
+                                      "a\xD8\x9C.gguf",
+                                      "a\xE2\x80\xA8.gguf",
+                                      "a\xFF.gguf",
+                                      "a\x9B.gguf",
+                                      "a\xC0\xAF.gguf",
+                                      "a\xED\xA0\x80.gguf",
+                                      "a\xE2\x80.gguf",
+                                      "x/a\xE2\x80\xAE/b.gguf"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_true(hub_path_safe(good[i]));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (hub_path_safe(bad[i])) {
+            fail_msg("number %zu", i);
+        }
+    }
+}
 
 static void names_become_references(void **state)
 {
@@ -166,6 +200,64 @@ static void models_are_chosen_by_file_name_or_label(void **state)
     }
 }
 
+/* ---- Encoders ---- */
+
+static void encoders_are_known_by_their_names(void **state)
+{
+    static const char *const good[] = {"mmproj-F16.gguf", "MMPROJ.gguf", "a/b/Qwen3-VL-mmproj-f16.gguf",
+                                       "x.mmproj.GGUF"};
+    static const char *const bad[] = {"model.gguf", "mmproj/model.gguf", "mmproj.bin", "mmproj", ""};
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_true(hub_encoder_named(good[i]));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_false(hub_encoder_named(bad[i]));
+    }
+}
+
+/* Each is better than the next. */
+static void the_usual_encoder_comes_first(void **state)
+{
+    static const char *const model = "Q4/Big-30B-Q4_K_M.gguf";
+    static const char *const order[] = {
+        "Big-30B-mmproj-Q8_0.gguf", "mmproj-Big-7B-F16.gguf", "mmproj-F16.gguf", "mmproj-BF16.gguf",
+        "mmproj-Bi-BF16.gguf",      "mmproj-Q8_0.gguf",       "mmproj-F32.gguf", "mmproj.gguf",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+            assert_int_equal(hub_encoder_better(order[i], order[k], model), i < k);
+        }
+    }
+}
+
+static void encoders_are_looked_for_beside_models(void **state)
+{
+    static const struct {
+        const char *encoder, *model;
+        bool beside;
+    } cases[] = {
+        {"mmproj-F16.gguf", "M-Q8_0.gguf", true},
+        {"mmproj-F16.gguf", "Q8_0/M-Q8_0-00001-of-00002.gguf", true},
+        {"Q8_0/mmproj-F16.gguf", "Q8_0/M-Q8_0.gguf", true},
+        {"a/mmproj-F16.gguf", "a/BF16/M-bf16.gguf", true},
+        {"mmproj-F16.gguf", "other/M-Q8_0.gguf", false},
+        {"mmproj-F16.gguf", "M/M-Q8_0.gguf", false}, /* a letter says nothing */
+        {"x/mmproj-F16.gguf", "Q8_0/M-Q8_0.gguf", false},
+        {"mmproj/mmproj-F16.gguf", "M-Q8_0.gguf", false},
+        {"b/mmproj-F16.gguf", "a/BF16/M-bf16.gguf", false},
+    };
+    size_t length;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(hub_encoder_beside(cases[i].encoder, cases[i].model), cases[i].beside);
+    }
+    assert_true(hub_encoder_above("/s/o/r/Q8_0/M-Q8_0.gguf", &length));
+    assert_int_equal(length, strlen("/s/o/r/"));
+    assert_false(hub_encoder_above("/M.gguf", &length));
+}
+
 /* ---- Lists ---- */
 
 #ifdef MO_PULL
@@ -189,6 +281,8 @@ static void lists_become_models(void **state)
     assert_int_equal(hub_listing_add(&l, page, sizeof page - 1, &err), MO_OK);
     assert_int_equal(hub_listing_finish(&l, &err), MO_OK);
     assert_int_equal(l.count, 1);
+    assert_int_equal(l.encoder_count, 1);
+    assert_string_equal(hub_listing_encoder(&l, "M-Q8_0-00001-of-00002.gguf", NULL)->path, "mmproj-F16.gguf");
     assert_int_equal(hub_reference_parse("o/r", NULL, &r, &err), MO_OK);
     assert_int_equal(hub_listing_choose(&l, &r, &c, &err), MO_OK);
     assert_string_equal(c->label, "Q8_0");
@@ -216,18 +310,18 @@ static void damaged_lists_are_refused(void **state)
 
 static void a_list_that_is_too_long_is_marked_so(void **state)
 {
-    enum { COUNT = 4001 };
+    enum { COUNT = 50000, MOST = 4000 };
     char page[80];
     hub_listing l = {0};
     (void)state;
     for (int i = 0; i < COUNT; i++) {
-        assert_false(l.cut);
+        assert_int_equal(l.cut, i > MOST);
         const int used =
             snprintf(page, sizeof page, "[{\"type\":\"file\",\"path\":\"M%d-Q8_0.gguf\",\"size\":9}]", i);
         assert_int_equal(hub_listing_add(&l, page, (size_t)used, &err), MO_OK);
     }
     assert_true(l.cut);
-    assert_int_equal(l.file_count, COUNT - 1);
+    assert_int_equal(l.file_count, MOST);
     hub_listing_free(&l);
 }
 
@@ -497,6 +591,9 @@ static void the_store_is_what_its_names_say(void **state)
         "o/s/M-F16-00002-of-00002.gguf",
         "o/s/M-F16-00001-of-00002.gguf.part",
         "o/r/notes.txt",
+        "o/r/mmproj-F16.gguf",
+        "o/s/mmproj-BF16.gguf.part",
+        "o/s/mmproj-BF16.gguf.part.json",
         "loose.gguf",
         "o/loose.gguf",
         ".hidden/r/x.gguf",
@@ -528,7 +625,8 @@ static void the_store_is_what_its_names_say(void **state)
     assert_int_equal(hub_reference_parse("o/s", NULL, &r, &err), MO_OK);
     assert_null(hub_models_find(&models, &r, &several));
     assert_false(several);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) { /* the encoder goes with the last model */
+        assert_int_equal(access(in_folder("store/o/r/mmproj-F16.gguf"), F_OK) == 0, i < 3);
         assert_int_equal(hub_model_remove(directory, &models.items[i], &err), MO_OK);
     }
     hub_models_free(&models);
@@ -542,10 +640,14 @@ static void the_store_is_what_its_names_say(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_that_deceive_are_refused),
         cmocka_unit_test(names_become_references),
         cmocka_unit_test(what_names_nothing_is_refused),
         cmocka_unit_test(labels_are_found_in_names),
         cmocka_unit_test(models_are_chosen_by_file_name_or_label),
+        cmocka_unit_test(encoders_are_known_by_their_names),
+        cmocka_unit_test(the_usual_encoder_comes_first),
+        cmocka_unit_test(encoders_are_looked_for_beside_models),
 #ifdef MO_PULL
         cmocka_unit_test(lists_become_models),
         cmocka_unit_test(damaged_lists_are_refused),

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "device/fetch_share.h"
 #include "experts/late.h"
 #include "experts/share.h"
 
@@ -58,39 +59,65 @@ static void one_moment_is_no_change(void **state)
     assert_true(rate.s_per_byte * 10 * GB > 1.0);
 }
 
+static mo_lanes lanes_of(double cpu_bytes_s, double link_bytes_s)
+{
+    return (mo_lanes){.alone = mo_lane_rate_of(cpu_bytes_s),
+                      .cpu = mo_lane_rate_of(cpu_bytes_s),
+                      .link = mo_lane_rate_of(link_bytes_s)};
+}
+
 static void equal_lanes_share(void **state)
 {
     (void)state;
-    mo_lane_rate cpu = mo_lane_rate_of(50 * GB), link = mo_lane_rate_of(50 * GB);
-    assert_int_equal(mo_lane_share(&cpu, &link, 10000000, 8, 8), 4);
-    assert_int_equal(mo_lane_share(&cpu, &link, 10000000, 8, 2), 2);
-    assert_int_equal(mo_lane_share(&cpu, &link, 10000000, 0, 8), 0);
-    assert_int_equal(mo_lane_share(&cpu, &link, 10000, 8, 8), 0); /* too small to be sent */
-    assert_true(near(&cpu, 50 * GB, 1e-12) && near(&link, 50 * GB, 1e-12));
+    mo_lanes l = lanes_of(50 * GB, 50 * GB);
+    assert_int_equal(mo_lane_share(&l, 10000000, 8, 8), 4);
+    assert_int_equal(mo_lane_share(&l, 10000000, 8, 2), 2);
+    assert_int_equal(mo_lane_share(&l, 10000000, 0, 8), 0);
+    assert_int_equal(mo_lane_share(&l, 10000, 8, 8), 0); /* too small to be sent */
+    assert_true(near(&l.cpu, 50 * GB, 1e-12) && near(&l.link, 50 * GB, 1e-12));
 }
 
 /* A lane that seems slow gets nothing, and is tried again; never because it seems faster than it was at first. */
 static void idle_lanes_are_tried_again(void **state)
 {
     (void)state;
-    mo_lane_rate cpu = mo_lane_rate_of(100 * GB), link = mo_lane_rate_of(50 * GB);
+    mo_lanes l = lanes_of(100 * GB, 50 * GB);
     int layers = 0;
-    cpu.s_per_byte = 1.0 / (2 * GB);
-    while (mo_lane_share(&cpu, &link, 10000000, 4, 4) == 4 && layers < 10000) {
+    l.cpu.s_per_byte = l.alone.s_per_byte = 1.0 / (2 * GB);
+    while (mo_lane_share(&l, 10000000, 4, 4) == 4 && layers < 10000) {
         layers++;
     }
     assert_true(layers > 20 && layers < 1000);
-    cpu = mo_lane_rate_of(1 * GB);
+    l = lanes_of(1 * GB, 50 * GB);
     for (int i = 0; i < 10000; i++) {
-        assert_int_equal(mo_lane_share(&cpu, &link, 10000000, 4, 4), 4);
+        assert_int_equal(mo_lane_share(&l, 10000000, 4, 4), 4);
     }
-    assert_true(near(&cpu, 1 * GB, 1e-12));
-    cpu = mo_lane_rate_of(100 * GB);
-    link.s_per_byte = 1.0 / (0.1 * GB);
-    for (layers = 0; mo_lane_share(&cpu, &link, 10000000, 4, 4) == 0 && layers < 10000;) {
+    assert_true(near(&l.cpu, 1 * GB, 1e-12));
+    l = lanes_of(100 * GB, 50 * GB);
+    l.link.s_per_byte = 1.0 / (0.1 * GB);
+    for (layers = 0; mo_lane_share(&l, 10000000, 4, 4) == 0 && layers < 10000;) {
         layers++;
     }
     assert_true(layers > 20 && layers < 1000);
+}
+
+/* Layers in turn, as long as the lanes really take; every so often the CPU stands still for milliseconds. Returns the mean
+ * seconds without those. */
+static double run_layers(mo_lanes *l, int64_t bytes, int count, int layers, const mo_fetch_costs *real,
+                         int pauses)
+{
+    uint32_t random = 1;
+    double seconds = 0;
+    for (int i = 0; i < layers; i++) {
+        const int f = mo_lane_share(l, bytes, count, count);
+        random = random * 1664525u + 1013904223u;
+        const double pause = f < count && (int)(random >> 24) < pauses ? 5e-3 : 0.0; /* of 256 layers */
+        const double by_cpu = (count - f) * (f ? real->cpu : real->cpu_alone), by_link = f * real->link;
+        mo_lane_observe_cpu(l, f > 0, by_cpu + pause, (count - f) * bytes);
+        mo_lane_rate_observe(&l->link, by_link, f * bytes);
+        seconds += by_cpu > by_link ? by_cpu : by_link;
+    }
+    return seconds / layers;
 }
 
 /* A shared machine: now and then the CPU's lane takes milliseconds. In the end both lanes still end together. */
@@ -99,20 +126,29 @@ static void survives_a_shared_machine(void **state)
     (void)state;
     const int64_t bytes = 13000000;
     const double cpu_s = (double)bytes / (100 * GB), link_s = (double)bytes / (50 * GB);
-    mo_lane_rate cpu = mo_lane_rate_of(60 * GB), link = mo_lane_rate_of(52 * GB);
-    uint32_t random = 1;
-    double seconds = 0;
-    enum { LAYERS = 20000, COUNT = 4 };
-    for (int i = 0; i < LAYERS; i++) {
-        const int f = mo_lane_share(&cpu, &link, bytes, COUNT, COUNT);
-        random = random * 1664525u + 1013904223u;
-        const double pause = f < COUNT && random >> 24 < 3 ? 5e-3 : 0.0; /* one layer of a hundred */
-        const double by_cpu = (COUNT - f) * cpu_s + pause, by_link = f * link_s;
-        mo_lane_rate_observe(&cpu, by_cpu, (COUNT - f) * bytes);
-        mo_lane_rate_observe(&link, by_link, f * bytes);
-        seconds += (by_cpu - pause > by_link ? by_cpu - pause : by_link);
+    mo_lanes l = lanes_of(60 * GB, 52 * GB);
+    const double mean = run_layers(&l, bytes, 4, 20000,
+                                   &(mo_fetch_costs){.cpu_alone = cpu_s, .cpu = cpu_s, .link = link_s}, 3);
+    assert_true(mean < 1.1 * 3 * cpu_s); /* one of four crosses: the best there is */
+}
+
+/* Copies take memory's rate from the CPU. That it is slow while experts cross must not be why they cross, whatever is believed at
+ * first: experts of Qwen3.6-35B crossed to an H200 at 30 GB/s beside a CPU that alone was the faster. */
+static void sending_is_no_reason_to_send(void **state)
+{
+    (void)state;
+    const int64_t bytes = 1900000;
+    const mo_fetch_costs real = {.cpu_alone = (double)bytes / (107 * GB),
+                                 .cpu = (double)bytes / (60 * GB),
+                                 .link = (double)bytes / (30 * GB)};
+    for (int slow = 0; slow < 2; slow++) {
+        mo_lanes l = lanes_of(107 * GB, 30 * GB);
+        if (slow) { /* as a slow start, or a busy machine, leaves them */
+            l.cpu.s_per_byte = l.alone.s_per_byte = 1 / (12 * GB);
+        }
+        run_layers(&l, bytes, 8, 2000, &real, 0); /* 50 tokens of 40 layers */
+        assert_true(run_layers(&l, bytes, 8, 4000, &real, 1) < 1.05 * 8 * real.cpu_alone);
     }
-    assert_true(seconds / LAYERS < 1.1 * 3 * cpu_s); /* one of four crosses: the best there is */
 }
 
 static void experts_with_few_rows_are_the_cpus(void **state)
@@ -137,17 +173,6 @@ static void experts_with_few_rows_are_the_cpus(void **state)
     assert_int_equal(mo_lane_split(&cpu, &link, 10000000, 0, rows, 8, &most, &few), 8);
     assert_int_equal(most, 40);
     assert_int_equal(few, 1);
-}
-
-/* Whoever waits for a thread that does something else is not slow. */
-static void waiting_for_another_task_is_no_work(void **state)
-{
-    (void)state;
-    for (double beside = 0; beside < 5; beside += 0.25) {
-        const double in = 2, down = 1; /* gate and up; down */
-        const double round = (beside > in ? beside : in) + down;
-        assert_true(fabs(mo_lane_products(round, beside) - (in + down)) < 1e-9);
-    }
 }
 
 /* ---- Late copies ---- */
@@ -223,8 +248,8 @@ int main(void)
         cmocka_unit_test(equal_lanes_share),
         cmocka_unit_test(idle_lanes_are_tried_again),
         cmocka_unit_test(survives_a_shared_machine),
+        cmocka_unit_test(sending_is_no_reason_to_send),
         cmocka_unit_test(experts_with_few_rows_are_the_cpus),
-        cmocka_unit_test(waiting_for_another_task_is_no_work),
         cmocka_unit_test(the_fastest_way_is_learned),
         cmocka_unit_test(what_arrives_in_time_is_sent),
     };

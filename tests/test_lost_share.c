@@ -13,7 +13,8 @@
 enum { HALF = ORACLE_TOKENS / 2 };
 
 /* Attention, windows, recurrent layers of two kinds, latent attention. */
-static const char *const families[] = {"qwen3moe", "gpt-oss", "qwen3next", "jamba", "deepseek2"};
+static const char *const families[] = {"qwen3moe", "gpt-oss",   "qwen3next",
+                                       "jamba",    "deepseek2", "kimi-linear"};
 enum { FAMILIES = sizeof families / sizeof *families, FAMILY_STEP = SANITIZED ? 2 : 1 };
 
 static mo_gpu *part_of(const mo_model *model, int which)

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "crowd.h"
 #include "program.h"
 #include "sanitized.h"
 
@@ -85,10 +86,12 @@ static bool ended(pid_t child)
 /* Waits until it does: a loaded machine takes its time to begin. False: it has ended meanwhile. */
 static bool await_catching(pid_t child, int number)
 {
-    for (int i = 0; i < 6000 && !catches(child, number) && !ended(child); i++) {
+    bool catching = catches(child, number);
+    for (int i = 0; i < 6000 && !catching && !ended(child); i++) {
         usleep(10000);
+        catching = catches(child, number); /* asked once: one that is about to end does so no more */
     }
-    assert_true(catches(child, number) || ended(child));
+    assert_true(catching || ended(child));
     return !ended(child);
 }
 
@@ -140,14 +143,14 @@ static double end_after(const char *arguments, double after, int number)
     return took;
 }
 
-/* Within half a second, where nothing else holds the machine up: one of eight times will do. A sanitizer takes its own time
- * to end, and only the end counts then. */
+/* Within half a second where nothing else has the cores, and where others want them as many times as much as there are: one of eight
+ * times will do. A sanitizer takes its own time to end, and only the end counts then. */
 static void expect_end(const char *arguments, double after, int number)
 {
-    const double most = SANITIZED ? TOO_LATE / 2 : 0.5;
-    double took = TOO_LATE;
+    double took = TOO_LATE, most = 0;
     for (int i = 0; i < 8 && took > most; i++) {
         took = end_after(arguments, after, number);
+        most = SANITIZED ? TOO_LATE / 2 : 0.5 * crowd();
     }
     if (took > most) {
         fail_msg("%s: %s, %.2f s", arguments, took < TOO_LATE ? "took long to end" : "ended by itself", took);
@@ -339,7 +342,8 @@ static double number_after(const char *key)
     return strtod(at + strlen(key), NULL);
 }
 
-/* A context and a batch that are used to their ends take what was planned: not more, and not much less. */
+/* A context and a batch that are used to their ends take what was planned: not more, and not much less. How much of the program's file
+ * the system keeps in memory beside that is not the same in every run: a MiB or two of it may be more than usual. */
 static void peak_memory_is_what_was_planned(void **state)
 {
     (void)state;
@@ -373,7 +377,8 @@ static void peak_memory_is_what_was_planned(void **state)
         const double share = 1024.0 * (double)usage.ru_maxrss / planned;
         print_message("%s %s: %.0f MiB planned, %.1f %% used\n", cases[i].model, cases[i].limit,
                       planned / 1048576.0, 100.0 * share);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || share > 1.0 || share < 0.85) {
+        const double most = 1.0 + 2.0 * 1048576.0 / planned;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || share > most || share < 0.85) {
             fail_msg("%s %s: %.0f bytes planned, %.3f of them used; %s", cases[i].model, cases[i].limit,
                      planned, share, errors);
         }
@@ -500,7 +505,7 @@ static void failures_are_1(void **state)
     expect_failure("run pebbles -p x", 1, "owner/repo");
     expect_failure("run 'Why is the sky blue?'", 1, "prompt with -p");
     expect_failure("run -m nosuch.gguf -p x", 1, "no such file");
-    expect_failure("plan --model=nosuch.gguf", 2, "as a plain argument");
+    expect_failure("plan --model=nosuch.gguf", 1, "no such file");
     expect_failure("replay -m x", 2, "unknown");
     expect_failure("run nosuch.gguf 'Why is the sky blue?'", 1, "no such file");
     expect_failure("run nosuch.gguf Why is the sky blue?", 2, "quotes around the prompt");
@@ -532,8 +537,8 @@ static void what_the_header_settles(void **state)
                    "--logit-bias 4096: the vocabulary has 4096 tokens");
     expect_failure("run -q -p 'Hello there' -c 1", 1, "context");
     assert_null(strstr(errors, "1 to 1"));
-    assert_int_equal(run("run -q -p x -n 1 -c 1000000"), 0);
-    assert_non_null(strstr(errors, "warning: --ctx 1000000 exceeds"));
+    assert_int_equal(run("run -q -p x -n 1 -c 100000"), 0);
+    assert_non_null(strstr(errors, "warning: --ctx 100000 exceeds"));
 }
 
 static void what_the_files_settle(void **state)
@@ -723,6 +728,16 @@ static void useless_options_are_told(void **state)
     assert_non_null(strstr(errors, "--predict on has no effect: the whole model is in RAM"));
     assert_non_null(strstr(errors, "--streaming is not needed"));
     assert_non_null(strstr(errors, "--moe-hot-cache-weighting has no effect: the hot cache is off"));
+    assert_int_equal(run("run -q -p x -n 1 --draft-max 4"), 0);
+    assert_non_null(strstr(errors, "--draft-max has no effect: no tokens are guessed"));
+    assert_int_equal(run("run -q -p x -n 1 --draft-max 4 --speculate ngram"), 0);
+    assert_null(strstr(errors, "--draft-max"));
+    for (int device = 0; device < 2; device++) {
+        assert_int_equal(run(device ? "run -q -p x -n 1 --speculate auto --batch 1 --device sim"
+                                    : "run -q -p x -n 1 --speculate auto --batch 1 --device none"),
+                         0);
+        assert_non_null(strstr(errors, "speculative decoding is off: the batch is 1;"));
+    }
     assert_int_equal(
         run("run -q -p x -n 1 --device sim --policy lru --readers 2 --predict on --io cached "
             "--postfetch down --moe-hot-cache-layer-curve 0.2 --moe-hot-cache-auto-reserve-mib 5"),

@@ -238,6 +238,13 @@ static const mo_rope_setup setups[] = {
     {.n_rot = 8, .base = 5e5, .factor = 1.0, .factors = llama_factors},
     {.n_rot = 1024, .base = 1e4, .factor = 4.0},
     {.n_rot = 2, .base = 1.5, .factor = 1.0},
+    {.n_rot = 128,
+     .base = 1e6,
+     .factor = 16.0,
+     .yarn = true,
+     .context = 16384.0,
+     .beta_fast = 4.0,
+     .beta_slow = 0.5},
 };
 static const int64_t positions[] = {0, 1, 2, 77, 4095, 131071, 1048576, 4000000};
 
@@ -250,8 +257,10 @@ static long double plain_angle(const mo_rope_setup *u, int64_t p, long double *m
         return theta / u->factor;
     }
     const long double ln_base = 2.0L * logl(u->base);
-    const long double low = floorl(u->n_rot * logl(u->context / (64.0L * M_PIl)) / ln_base);
-    const long double high = ceill(u->n_rot * logl(u->context / (2.0L * M_PIl)) / ln_base);
+    const long double fast = u->beta_fast > 0 ? u->beta_fast : 32.0L,
+                      slow = u->beta_slow > 0 ? u->beta_slow : 1.0L;
+    const long double low = floorl(u->n_rot * logl(u->context / (2.0L * fast * M_PIl)) / ln_base);
+    const long double high = ceill(u->n_rot * logl(u->context / (2.0L * slow * M_PIl)) / ln_base);
     const long double x = (p - fmaxl(low, 0)) / (fminl(high, u->n_rot - 1) - fmaxl(low, 0));
     const long double ramp = 1.0L - fminl(fmaxl(x, 0), 1);
     if (!(u->magnitude > 0)) {
@@ -281,9 +290,12 @@ static void test_rope(void **state)
                 hash = (hash ^ mo_bits_of(s[p])) * 0x100000001B3u;
             }
         }
+        if (i == 5) {
+            assert_int_equal(hash, 0x311b021603bd0710);
+        }
     }
     assert_true(worst < 1e-7);
-    assert_int_equal(hash, 0x311b021603bd0710);
+    assert_int_equal(hash, 0xe441fb0c8a032180);
 }
 
 static void test_rope_ln(void **state)
@@ -293,6 +305,21 @@ static void test_rope_ln(void **state)
         assert_true(fabs(mo_rope_ln(x) - log(x)) <= 0x1p-51 * fabs(log(x)));
     }
     assert_true(mo_rope_ln(1.0) == 0.0);
+}
+
+static void test_temper(void **state)
+{
+    (void)state;
+    static const mo_temper tempers[] = {{0.1, 16384}, {0.25, 12}, {-0.5, 1}};
+    for (size_t i = 0; i < sizeof tempers / sizeof *tempers; i++) {
+        const mo_temper *t = &tempers[i];
+        assert_true(mo_temper_at(t, t->length - 1) == 1.0f);
+        for (size_t j = 0; j < sizeof positions / sizeof *positions; j++) {
+            const int64_t periods = positions[j] / t->length;
+            const double want = 1.0 + t->scale * log((double)periods + 1.0);
+            assert_true(fabs((double)mo_temper_at(t, positions[j]) - want) <= 0x1p-24 * fabs(want) + 1e-15);
+        }
+    }
 }
 
 static void test_rope_refuses(void **state)
@@ -309,6 +336,8 @@ static void test_rope_refuses(void **state)
         {.n_rot = 2, .base = 1e4, .factor = 2.0, .yarn = true},
         {.n_rot = 2, .base = 1e4, .factor = 1.0, .magnitude = -1.0},
         {.n_rot = 2, .base = 1e4, .factor = 1.0, .factors = bad_factors},
+        {.n_rot = 2, .base = 1e4, .factor = 2.0, .yarn = true, .context = 64.0, .beta_fast = -1.0},
+        {.n_rot = 2, .base = 1e4, .factor = 2.0, .yarn = true, .context = 64.0, .beta_slow = NAN},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mo_rope rope;
@@ -326,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_exp_monotone), cmocka_unit_test(test_fixed_bits),
         cmocka_unit_test(test_sets),         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_rope_ln),      cmocka_unit_test(test_rope_refuses),
+        cmocka_unit_test(test_temper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

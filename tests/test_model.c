@@ -23,11 +23,18 @@
 
 /* Every model of the families; those that the tree leaves out are found in the folder MO_TEST_ORACLE names. */
 static const char *const models[] = {
-    "llama",          "llama-moe",     "qwen3",        "qwen3moe",  "qwen3moe-nvfp4", "qwen2moe",
-    "olmoe",          "gpt-oss",       "qwen35moe",    "qwen3next", "gpt-oss-mxfp4",  "qwen35",
-    "qwen3next-mixq", "gemma4",        "qwen3moe-q4k", "llama31",   "glm4moe",        "granitemoe",
-    "minimax-m2",     "ernie4_5-moe",  "bailingmoe2",  "dots1",     "phimoe",         "hunyuan-moe",
-    "jamba",          "granitehybrid", "lfm2moe",
+    "llama",          "llama-moe",      "qwen3",          "qwen3moe",
+    "qwen3moe-nvfp4", "qwen2moe",       "olmoe",          "gpt-oss",
+    "qwen35moe",      "qwen3next",      "gpt-oss-mxfp4",  "qwen35",
+    "qwen3next-mixq", "gemma4",         "qwen3moe-q4k",   "llama31",
+    "glm4moe",        "granitemoe",     "minimax-m2",     "ernie4_5-moe",
+    "bailingmoe2",    "dots1",          "phimoe",         "hunyuan-moe",
+    "jamba",          "granitehybrid",  "lfm2moe",        "afmoe",
+    "laguna",         "step35",         "mimo2",          "jamba",
+    "granitehybrid",  "lfm2moe",        "mistral3",       "mistral4",
+    "qwen3vlmoe",     "hy_v3",          "hy_v3-mtp",      "exaone-moe",
+    "cohere2moe",     "cohere2moe-mtp", "nemotron_h_moe", "nemotron_h_moe-mtp",
+    "kimi-linear",    "bailingmoe3",    "deepseek4",
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -74,6 +81,27 @@ static void same_linear(const mo_linear *a, const mo_linear *b)
     }
 }
 
+static void same_compressor(const mo_compressor *a, const mo_compressor *b, int64_t ratio)
+{
+    assert_int_equal(a->length, b->length);
+    same_linear(&a->values, &b->values);
+    same_linear(&a->gate, &b->gate);
+    same_vector(a->place, b->place, a->gate.w.rows * ratio);
+    same_vector(a->norm, b->norm, a->length);
+}
+
+static void same_compressed(const mo_compressed *a, const mo_compressed *b)
+{
+    assert_int_equal(a->groups, b->groups);
+    assert_int_equal(a->ratio, b->ratio);
+    assert_int_equal(a->overlaps, b->overlaps);
+    same_linear(&a->q_a, &b->q_a);
+    same_linear(&a->group_out, &b->group_out);
+    same_vector(a->q_norm, b->q_norm, a->q_a.w.rows);
+    same_compressor(&a->keys, &b->keys, a->ratio);
+    same_compressor(&a->index, &b->index, a->ratio);
+}
+
 static void same_attention(const mo_attention *a, const mo_attention *b)
 {
     assert_int_equal(a->heads, b->heads);
@@ -83,6 +111,7 @@ static void same_attention(const mo_attention *a, const mo_attention *b)
     same_linear(&a->k, &b->k);
     same_linear(&a->v, &b->v);
     same_linear(&a->out, &b->out);
+    same_linear(&a->gate, &b->gate);
     same_vector(a->q_norm, b->q_norm, a->norm_all ? a->heads * a->k_len : a->k_len);
     same_vector(a->k_norm, b->k_norm, a->norm_all ? a->kv_heads * a->k_len : a->k_len);
     same_vector(a->sinks, b->sinks, a->heads);
@@ -93,6 +122,7 @@ static void same_attention(const mo_attention *a, const mo_attention *b)
     same_linear(&a->latent.v_b, &b->latent.v_b);
     same_vector(a->latent.q_norm, b->latent.q_norm, a->latent.q_a.w.rows);
     same_vector(a->latent.norm, b->latent.norm, a->v_len);
+    same_compressed(&a->compressed, &b->compressed);
     assert_true((a->rope == NULL) == (b->rope == NULL));
     if (a->rope) {
         assert_memory_equal(a->rope, b->rope, sizeof *a->rope);
@@ -101,14 +131,22 @@ static void same_attention(const mo_attention *a, const mo_attention *b)
 
 static void same_delta(const mo_delta *a, const mo_delta *b)
 {
+    assert_int_equal(a->decay, b->decay);
+    assert_true(a->bound == b->bound);
     same_linear(&a->qkv, &b->qkv);
+    same_linear(&a->k, &b->k);
+    same_linear(&a->v, &b->v);
+    same_linear(&a->alpha_in, &b->alpha_in);
+    same_linear(&a->gate_in, &b->gate_in);
     same_linear(&a->gate, &b->gate);
     same_linear(&a->ba, &b->ba);
     same_linear(&a->beta, &b->beta);
     same_linear(&a->alpha, &b->alpha);
     same_linear(&a->out, &b->out);
     same_vector(a->conv, b->conv, a->taps * a->qkv.w.rows);
-    same_vector(a->dt, b->dt, a->v_heads);
+    same_vector(a->k_conv, b->k_conv, a->taps * a->k.w.rows);
+    same_vector(a->v_conv, b->v_conv, a->taps * a->v.w.rows);
+    same_vector(a->dt, b->dt, a->decay == MO_DECAY_HEADS ? a->v_heads : a->v_heads * a->head);
     same_vector(a->a, b->a, a->v_heads);
     same_vector(a->norm, b->norm, a->head);
 }
@@ -154,7 +192,10 @@ static void same_moe(const mo_moe *a, const mo_moe *b)
     assert_int_equal(a->experts, b->experts);
     same_linear(&a->router.logits, &b->router.logits);
     same_vector(a->router.input_scale, b->router.input_scale, a->router.logits.w.cols);
+    assert_true(!a->router.by_token == !b->router.by_token);
     same_linear(&a->shared_gate, &b->shared_gate);
+    same_linear(&a->latent_down, &b->latent_down);
+    same_linear(&a->latent_up, &b->latent_up);
     same_ffn(&a->shared, &b->shared);
     for (int e = 0; e < a->experts; e++) {
         same_linear(&a->expert[e].gate, &b->expert[e].gate);
@@ -163,12 +204,20 @@ static void same_moe(const mo_moe *a, const mo_moe *b)
     }
 }
 
+static void same_streams(const mo_streams_part *a, const mo_streams_part *b)
+{
+    same_linear(&a->product, &b->product);
+    same_vector(a->base, b->base, a->product.w.rows);
+}
+
 static void same_spec(const mo_model_spec *a, const mo_model_spec *b)
 {
     assert_int_equal(a->layer_count, b->layer_count);
     same_matrix(&a->embed, &b->embed);
     same_linear(&a->output, &b->output);
     same_vector(a->out_norm, b->out_norm, a->width);
+    assert_int_equal(a->streams.count, b->streams.count);
+    same_streams(&a->streams.last, &b->streams.last);
     for (int n = 0; n < a->layer_count; n++) {
         const mo_layer *x = &a->layers[n], *y = &b->layers[n];
         assert_int_equal(x->mixer, y->mixer);
@@ -177,7 +226,10 @@ static void same_spec(const mo_model_spec *a, const mo_model_spec *b)
         case MO_MIXER_DELTA: same_delta(&x->delta, &y->delta); break;
         case MO_MIXER_SHORT_CONV: same_short_conv(&x->short_conv, &y->short_conv); break;
         case MO_MIXER_MAMBA: same_mamba(&x->mamba, &y->mamba); break;
+        case MO_MIXER_NONE: break;
         }
+        same_streams(&x->mixer_streams, &y->mixer_streams);
+        same_streams(&x->ffn_streams, &y->ffn_streams);
         same_vector(x->mixer_norm, y->mixer_norm, a->width);
         same_vector(x->post_mixer_norm, y->post_mixer_norm, a->width);
         same_vector(x->ffn_norm, y->ffn_norm, a->width);
@@ -569,7 +621,21 @@ static void test_merged(void **state)
     draft_close(d);
 }
 
-/* A tensor for each expert, as the first Mixtral files had. */
+/* A tensor for each expert of layer n in the place of the stack of all. */
+static void lone_experts(draft *d, const char *kind, int n)
+{
+    char name[MO_GGUF_NAME];
+    snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.weight", n, kind);
+    const entry stack = *draft_find(d, name);
+    for (int64_t e = 0; e < stack.size[2]; e++) {
+        snprintf(name, sizeof name, "blk.%d.ffn_%s.%lld.weight", n, kind, (long long)e);
+        entry *one = draft_add(d, name, stack.type, stack.size[0], stack.size[1], 1);
+        memcpy(one->data, stack.data + e * one->bytes, (size_t)one->bytes);
+    }
+    draft_drop(d, stack.name);
+}
+
+/* As the first Mixtral files had them. */
 static void test_lone(void **state)
 {
     (void)state;
@@ -577,20 +643,73 @@ static void test_lone(void **state)
     draft *d = draft_open("llama-moe");
     for (int n = 0; n < 3; n++) {
         for (int k = 0; k < 3; k++) {
-            char name[MO_GGUF_NAME];
-            snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.weight", n, kinds[k]);
-            const entry stack = *draft_find(d, name);
-            for (int64_t e = 0; e < stack.size[2]; e++) {
-                snprintf(name, sizeof name, "blk.%d.ffn_%s.%lld.weight", n, kinds[k], (long long)e);
-                entry *one = draft_add(d, name, stack.type, stack.size[0], stack.size[1], 1);
-                memcpy(one->data, stack.data + e * one->bytes, (size_t)one->bytes);
-            }
-            draft_drop(d, stack.name);
+            lone_experts(d, kinds[k], n);
         }
     }
     compare_with("llama-moe", draft_write(d, in_folder("lone.gguf")));
     draft_drop(d, "blk.1.ffn_up.5.weight");
     EXPECT(draft_write(d, in_folder("lone.gguf")), MO_ENOENT, "blk.1.ffn_up.5.weight is missing");
+    draft_close(d);
+}
+
+/* Kimi delta attention that is not supported or makes no sense. */
+static void test_kda(void **state)
+{
+    (void)state;
+    draft *d = draft_open("bailingmoe3");
+    d->key = "bailingmoe3.kda.gate_lower_bound";
+    d->leave_out = true;
+    EXPECT(draft_write(d, in_folder("kda.gguf")), MO_EFORMAT, "kda.gate_lower_bound", "negative");
+    d->key = "bailingmoe3.kda.safe_gate";
+    d->leave_out = false;
+    d->number = 0;
+    EXPECT(draft_write(d, in_folder("kda.gguf")), MO_EUNSUPPORTED, "kda.safe_gate");
+    draft_close(d);
+    d = draft_open("kimi-linear");
+    draft_drop(d, "blk.1.exp_probs_b.bias");
+    EXPECT(draft_write(d, in_folder("kda.gguf")), MO_ENOENT, "blk.1.exp_probs_b.bias is missing");
+    draft_close(d);
+}
+
+/* Blocks of one part by two arrays; no gates; experts that read and make less than the stream is wide. */
+static void test_blocks(void **state)
+{
+    (void)state;
+    static const char kinds[] = "MEAEME";
+    mo_checkpoint *m = model_load_named("nemotron_h_moe", false, 0);
+    const mo_model_spec *spec = mo_checkpoint_spec(m);
+    for (int n = 0; n < spec->layer_count; n++) {
+        const mo_layer *l = &spec->layers[n];
+        const mo_moe *moe = &l->moe;
+        assert_int_equal(l->mixer, kinds[n] == 'M'   ? MO_MIXER_MAMBA
+                                   : kinds[n] == 'A' ? MO_MIXER_ATTENTION
+                                                     : MO_MIXER_NONE);
+        assert_true(l->routed == (kinds[n] == 'E') && !l->dense && l->mixer_norm && !l->ffn_norm);
+        assert_true(!l->attention.rope);
+        if (l->routed) {
+            assert_true(mo_layer_latent(l) && moe->io == 32 && moe->router.logits.w.cols == spec->width);
+            assert_true(moe->router.gating == MO_GATING_SIGMOID && moe->router.select_bias);
+            assert_true(!mo_linear_present(&moe->expert[0].gate) && !mo_linear_present(&moe->shared.gate));
+            assert_true(moe->activation == MO_RELU2 && moe->shared.activation == MO_RELU2);
+        }
+    }
+    mo_checkpoint_free(m);
+
+    draft *d = draft_open("nemotron_h_moe");
+    lone_experts(d, "up", 3);
+    lone_experts(d, "down", 3);
+    compare_with("nemotron_h_moe", draft_write(d, in_folder("blocks.gguf")));
+    draft_drop(d, "blk.4.ssm_conv1d.bias");
+    m = model_load(draft_write(d, in_folder("blocks.gguf")), false, 0, NULL);
+    const mo_mamba *mamba = &mo_checkpoint_spec(m)->layers[4].mamba;
+    for (int64_t i = 0; i < mo_mamba_channels(mamba); i++) {
+        assert_true(mamba->conv_bias[i] == 0.0f);
+    }
+    mo_checkpoint_free(m);
+    draft_drop(d, "blk.3.exp_probs_b.bias");
+    EXPECT(draft_write(d, in_folder("blocks.gguf")), MO_ENOENT, "blk.3.exp_probs_b.bias is missing");
+    draft_drop(d, "blk.1.ffn_latent_up.weight");
+    EXPECT(draft_write(d, in_folder("blocks.gguf")), MO_ENOENT, "blk.1.ffn_latent_up.weight is missing");
     draft_close(d);
 }
 
@@ -818,46 +937,244 @@ static void test_nextn(void **state)
     draft_close(d);
 }
 
-/* Every shape that synth knows is described at its full depth, from a file of which only the header is there. */
+/* A key that a shape does not have. */
+typedef struct real_key {
+    const char *name;
+    float value;
+} real_key;
+
+/* A shape's file, of which only the header is there; with these keys (NULL: none), the last of which has no name. */
+static mo_gguf *open_shape(const mo_shape *shape, const real_key *more)
+{
+    const int64_t count = mo_shape_tensors(shape, shape->layers, NULL, 0);
+    mo_shape_tensor *tensors = calloc((size_t)count, sizeof *tensors);
+    mo_gguf_writer *w = mo_gguf_writer_create(0);
+    mo_shape_tensors(shape, shape->layers, tensors, count);
+    mo_shape_keys(shape, shape->layers, w);
+    for (; more && more->name; more++) {
+        mo_gguf_put_f32(w, more->name, more->value);
+    }
+    for (int64_t t = 0; t < count; t++) {
+        mo_gguf_put_tensor(w, tensors[t].name, mo_shape_format(shape, &tensors[t]), tensors[t].dims,
+                           tensors[t].size);
+    }
+    assert_int_equal(mo_gguf_writer_layout(w, NULL), MO_OK);
+    const mo_gguf_layout *whole = mo_gguf_writer_file(w);
+    const char *path = in_folder("shape.gguf");
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(whole->header, 1, whole->header_bytes, file), whole->header_bytes);
+    assert_int_equal(ftruncate(fileno(file), whole->file_bytes), 0);
+    fclose(file);
+    mo_gguf *g = NULL;
+    assert_int_equal(mo_gguf_open(path, &g, NULL), MO_OK);
+    mo_gguf_writer_destroy(w);
+    free(tensors);
+    return g;
+}
+
+/* Describes it, and calls `look` with what there is then. */
+static void describe_shape(const mo_shape *shape, void (*look)(const mo_shape *, const mo_model_spec *))
+{
+    mo_error err = {0};
+    mo_model_spec spec = {0};
+    mo_gguf *g = open_shape(shape, NULL);
+    mo_binder b = {.gguf = g, .arena = mo_arena_create(0), .err = &err};
+    mo_family_describe(&b, &spec);
+    if (b.status != MO_OK) {
+        fail_msg("%s: %s", shape->name, err.detail);
+    }
+    assert_int_equal(spec.layer_count, shape->layers);
+    assert_true(b.count < 64 * (size_t)shape->layers); /* requests do not grow with the experts */
+    if (look) {
+        look(shape, &spec);
+    }
+    mo_bind_free(&b);
+    mo_arena_destroy(b.arena);
+    mo_gguf_close(g);
+}
+
+/* The rotation of a layer of laguna's shape with these keys more. */
+static mo_rope rope_with(int layer, const real_key *more)
+{
+    mo_error err = {0};
+    mo_model_spec spec = {0};
+    mo_gguf *g = open_shape(mo_shape_named("laguna-xs.2"), more);
+    mo_binder b = {.gguf = g, .arena = mo_arena_create(0), .err = &err};
+    mo_family_describe(&b, &spec);
+    assert_int_equal(b.status, MO_OK);
+    const mo_rope rope = *spec.layers[layer].attention.rope;
+    mo_bind_free(&b);
+    mo_arena_destroy(b.arena);
+    mo_gguf_close(g);
+    return rope;
+}
+
+/* What a file says of YaRN counts for full layers alone. */
+static void test_yarn(void **state)
+{
+    (void)state;
+    static const real_key usual[] = {{"laguna.rope.scaling.yarn_beta_fast", 32.0f},
+                                     {"laguna.rope.scaling.yarn_beta_slow", 1.0f},
+                                     {"laguna.rope.scaling.attn_factor", 1.0f},
+                                     {0}};
+    static const real_key other[] = {
+        {"laguna.rope.scaling.yarn_beta_fast", 64.0f}, {"laguna.rope.scaling.attn_factor", 0.5f}, {0}};
+    for (int layer = 0; layer < 2; layer++) {
+        const mo_rope none = rope_with(layer, NULL), same = rope_with(layer, usual),
+                      changed = rope_with(layer, other);
+        assert_memory_equal(&none, &same, sizeof none);
+        assert_int_equal(memcmp(none.rate, changed.rate, sizeof none.rate) != 0, layer == 0);
+        assert_true(changed.magnitude == (layer == 0 ? 0.5 * none.magnitude : none.magnitude));
+    }
+}
+
+/* glm-dsa does not read yarn_log_multiplier, deepseek32 does: there nothing is left to the rotated values. */
+static void look_at_magnitude(const mo_shape *shape, const mo_model_spec *spec)
+{
+    const bool glm = strcmp(shape->architecture, "glm-dsa") == 0;
+    const mo_attention *a = &spec->layers[0].attention;
+    const double usual = 1.0 + 0.1 * log(40.0), length = (double)(shape->plain + shape->rotated);
+    assert_true(fabs(a->rope->magnitude - (glm ? usual : 1.0)) < 1e-6);
+    assert_true(fabs((double)a->scale - usual * usual / sqrt(length)) < 1e-6);
+}
+
+/* Layers with an indexer of their own, in a file of GLM-5.2 that does not list them. */
+static void look_at_indexers(const mo_shape *shape, const mo_model_spec *spec)
+{
+    (void)shape;
+    for (int n = 0; n < spec->layer_count; n++) {
+        const mo_indexer *x = &spec->layers[n].attention.index;
+        assert_int_equal(x->heads > 0, n < 2 || n % 4 == 2);
+        assert_int_equal(x->top, 2048);
+    }
+}
+
+static void test_sparse(void **state)
+{
+    (void)state;
+    mo_shape glm = *mo_shape_named("glm-5"), unlisted = *mo_shape_named("glm-5.2");
+    glm.yarn_factor = 40.0f;
+    glm.yarn_context = 4096;
+    glm.yarn_log = 0.1f;
+    unlisted.index_shared = false;
+    describe_shape(&glm, look_at_magnitude);
+    describe_shape(mo_shape_named("deepseek-v3.2"), look_at_magnitude);
+    describe_shape(&unlisted, look_at_indexers);
+}
+
+/* Every shape that synth knows is described at its full depth. */
 static void test_shapes(void **state)
 {
     (void)state;
     for (int i = 0; mo_shape_at(i); i++) {
-        const mo_shape *shape = mo_shape_at(i);
-        const int64_t count = mo_shape_tensors(shape, shape->layers, NULL, 0);
-        mo_shape_tensor *tensors = calloc((size_t)count, sizeof *tensors);
-        mo_gguf_writer *w = mo_gguf_writer_create(0);
-        mo_error err = {0};
-        mo_model_spec spec = {0};
-        mo_shape_tensors(shape, shape->layers, tensors, count);
-        mo_shape_keys(shape, shape->layers, w);
-        for (int64_t t = 0; t < count; t++) {
-            mo_gguf_put_tensor(w, tensors[t].name, mo_shape_format(shape, &tensors[t]), tensors[t].dims,
-                               tensors[t].size);
-        }
-        assert_int_equal(mo_gguf_writer_layout(w, NULL), MO_OK);
-        const mo_gguf_layout *whole = mo_gguf_writer_file(w);
-        const char *path = in_folder("shape.gguf");
-        FILE *file = fopen(path, "wb");
-        assert_non_null(file);
-        assert_int_equal(fwrite(whole->header, 1, whole->header_bytes, file), whole->header_bytes);
-        assert_int_equal(ftruncate(fileno(file), whole->file_bytes), 0);
-        fclose(file);
-        mo_gguf *g = NULL;
-        assert_int_equal(mo_gguf_open(path, &g, NULL), MO_OK);
-        mo_binder b = {.gguf = g, .arena = mo_arena_create(0), .err = &err};
-        mo_family_describe(&b, &spec);
-        if (b.status != MO_OK) {
-            fail_msg("%s: %s", shape->name, err.detail);
-        }
-        assert_int_equal(spec.layer_count, shape->layers);
-        assert_true(b.count < 64 * (size_t)shape->layers); /* requests do not grow with the experts */
-        mo_bind_free(&b);
-        mo_arena_destroy(b.arena);
-        mo_gguf_close(g);
-        mo_gguf_writer_destroy(w);
-        free(tensors);
+        describe_shape(mo_shape_at(i), NULL);
     }
+}
+
+/* What of attention the four families have in their own way: window, heads, rotation, gate. */
+static void look_at_attention(const mo_shape *shape, const mo_model_spec *spec)
+{
+    const bool laguna = strcmp(shape->name, "laguna-xs.2") == 0,
+               step = strcmp(shape->name, "step-3.5-flash") == 0,
+               mimo = strcmp(shape->name, "mimo-v2-flash") == 0;
+    for (int n = 0; n < spec->layer_count; n++) {
+        const mo_attention *a = &spec->layers[n].attention;
+        const bool full = mimo ? shape->attends >> n & 1 : laguna || step ? n % 4 == 0 : n % 4 == 3;
+        assert_int_equal(a->window, full ? 0 : shape->window);
+        assert_int_equal(a->heads, !full && shape->window_heads ? shape->window_heads : shape->heads);
+        assert_int_equal(a->kv_heads, mimo && !full ? 8 : shape->kv_heads);
+        assert_int_equal(a->v_len, 128);
+        assert_int_equal(a->k_len, mimo ? 192 : 128);
+        assert_int_equal(mo_attention_gates(a), mimo ? 0 : laguna || step ? 1 : 128);
+        assert_int_equal(a->gate_kind, laguna ? MO_GATE_SOFTPLUS : MO_GATE_SIGMOID);
+        assert_int_equal(a->out.factor != 0.0f, mimo);
+        assert_int_equal(a->rope != NULL, laguna || step || mimo || !full);
+        assert_true(!a->rope || a->rope->pairs * 2 == a->n_rot);
+        assert_int_equal(a->n_rot, mimo || (laguna && full) || (step && full) ? 64 : 128);
+        assert_true(!laguna || (a->rope->magnitude > 1.0) == full);
+    }
+}
+
+static void test_windows_and_gates(void **state)
+{
+    static const char *const names[] = {"trinity-mini", "laguna-xs.2", "step-3.5-flash", "mimo-v2-flash"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        describe_shape(mo_shape_named(names[i]), look_at_attention);
+    }
+}
+
+static void look_at_limits(const mo_shape *shape, const mo_model_spec *spec)
+{
+    for (int n = 0; n < spec->layer_count; n++) {
+        const mo_layer *l = &spec->layers[n];
+        const int last = spec->layer_count - 1;
+        const mo_activation experts = n >= last - 1 ? MO_SWIGLU_LIMIT : MO_SWIGLU,
+                            shared = n == last ? MO_SWIGLU_LIMIT : MO_SWIGLU;
+        assert_int_equal(l->routed, n >= shape->dense_layers);
+        assert_int_equal(l->moe.activation, experts);
+        assert_int_equal(l->moe.shared.activation, shared);
+        assert_true(l->moe.limit == (experts == MO_SWIGLU_LIMIT ? shape->expert_limit : 0.0f));
+        assert_true(l->moe.shared.limit == (shared == MO_SWIGLU_LIMIT ? shape->shared_limit : 0.0f));
+    }
+}
+
+/* Parallel layers: one norm, rotation where there is a window and in the dense layer, no bias of the choice. */
+static void look_at_parallel(const mo_shape *shape, const mo_model_spec *spec)
+{
+    assert_int_equal(spec->centered, shape->centered);
+    assert_true(spec->output.factor == shape->logit_scale);
+    for (int n = 0; n < spec->layer_count; n++) {
+        const mo_layer *l = &spec->layers[n];
+        assert_true(l->parallel);
+        assert_int_equal(l->dense, n < shape->dense_layers);
+        assert_int_equal(l->attention.window, n % 4 ? shape->window : 0);
+        assert_int_equal(l->attention.rope != NULL, n % 4 || n < shape->dense_layers);
+        assert_null(l->moe.router.select_bias);
+        assert_true(!l->routed || l->moe.router.gating == MO_GATING_SIGMOID);
+    }
+}
+
+static void expect_shape_refused(const mo_shape *shape, const char *word)
+{
+    mo_error err = {0};
+    mo_model_spec spec = {0};
+    mo_gguf *g = open_shape(shape, NULL);
+    mo_binder b = {.gguf = g, .arena = mo_arena_create(0), .err = &err};
+    mo_family_describe(&b, &spec);
+    assert_int_equal(b.status, MO_EFORMAT);
+    if (!strstr(err.detail, word)) {
+        fail_msg("no \"%s\" in: %s", word, err.detail);
+    }
+    mo_bind_free(&b);
+    mo_arena_destroy(b.arena);
+    mo_gguf_close(g);
+}
+
+/* Limits by layer; a file that does not say which layers have a window is refused. */
+static void test_limits(void **state)
+{
+    (void)state;
+    mo_shape step = *mo_shape_named("step-3.5-flash"), mimo = *mo_shape_named("mimo-v2-flash");
+    describe_shape(&step, look_at_limits);
+    mimo.flags = step.flags = false;
+    step.full_interval = 0;
+    expect_shape_refused(&mimo, "mimo2.attention.sliding_window_pattern");
+    expect_shape_refused(&step, "step35.attention.sliding_window_pattern");
+}
+
+static void test_parallel(void **state)
+{
+    (void)state;
+    mo_shape north = *mo_shape_named("north-mini-code"), other = *mo_shape_named("olmoe-1b-7b");
+    north.logit_scale = 0.25f;
+    describe_shape(&north, look_at_parallel);
+    north.centered = other.centered = true;
+    describe_shape(&north, look_at_parallel);
+    expect_shape_refused(&other, "olmoe.attention.layer_norm_rms_epsilon");
+    north.window = 0;
+    expect_shape_refused(&north, "cohere2moe.attention.sliding_window");
 }
 
 /* ---- The list ---- */
@@ -871,9 +1188,9 @@ static void test_list(void **state)
     }
     assert_true(count > 10);
     assert_null(mo_family_find("glm"));
-    static const char *const unknown[][2] = {{"qwen3vlmoe", "qwen3moe"}, {"qwen3vl", "qwen3"},
-                                             {"gemma3n", "gemma3"},      {"mistral3", "llama"},
-                                             {"phi2", "phi3"},           {"bailingmoe", "bailingmoe2"}};
+    static const char *const unknown[][2] = {
+        {"qwen3omnimoe", "qwen3moe"}, {"qwen3vl", "qwen3vlmoe"}, {"gemma3n", "gemma3"},
+        {"mistral5", "mistral3"},     {"phi2", "phi3"},          {"bailingmoe", "bailingmoe2"}};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
         assert_string_equal(mo_family_nearest(unknown[i][0]), unknown[i][1]);
     }
@@ -884,16 +1201,33 @@ static void test_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),        cmocka_unit_test(test_every_way),
-        cmocka_unit_test(test_weight),      cmocka_unit_test(test_families),
-        cmocka_unit_test(test_glm),         cmocka_unit_test(test_mamba),
-        cmocka_unit_test(test_hybrids),     cmocka_unit_test(test_dense_layer),
-        cmocka_unit_test(test_taps),        cmocka_unit_test(test_experts),
-        cmocka_unit_test(test_split),       cmocka_unit_test(test_merged),
-        cmocka_unit_test(test_lone),        cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_older_delta), cmocka_unit_test(test_latent),
-        cmocka_unit_test(test_heads),       cmocka_unit_test(test_older_latent),
-        cmocka_unit_test(test_shapes),      cmocka_unit_test(test_nextn),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_every_way),
+        cmocka_unit_test(test_weight),
+        cmocka_unit_test(test_families),
+        cmocka_unit_test(test_glm),
+        cmocka_unit_test(test_mamba),
+        cmocka_unit_test(test_hybrids),
+        cmocka_unit_test(test_dense_layer),
+        cmocka_unit_test(test_taps),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_merged),
+        cmocka_unit_test(test_lone),
+        cmocka_unit_test(test_kda),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_older_delta),
+        cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_older_latent),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_nextn),
+        cmocka_unit_test(test_windows_and_gates),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_yarn),
+        cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_parallel),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

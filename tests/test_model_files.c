@@ -97,7 +97,7 @@ static void test_keys(void **state)
     (void)state;
     expect_key("llama31", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "README");
     expect_key("llama31", "general.architecture", "mamba", 0, MO_EUNSUPPORTED, "\"mamba\"");
-    expect_key("llama31", "general.architecture", "qwen3vlmoe", 0, MO_EUNSUPPORTED,
+    expect_key("llama31", "general.architecture", "qwen3omnimoe", 0, MO_EUNSUPPORTED,
                "nearest supported one is qwen3moe");
     expect_key("llama31", "llama.rope.scaling.type", "longrope", 0, MO_EUNSUPPORTED, "longrope");
     expect_key("llama31", "llama.rope.dimension_count", NULL, 8, MO_EFORMAT, "dimension_count");
@@ -122,6 +122,7 @@ static void test_keys(void **state)
     expect_key("gemma4", "gemma4.embedding_length_per_layer_input", NULL, 8, MO_EUNSUPPORTED, "per-layer");
     expect_key("gemma4", "gemma4.attention.shared_kv_layers", NULL, 2, MO_EUNSUPPORTED,
                "shares the KV cache");
+    expect_key("deepseek2", "deepseek2.attention.temperature_scale", NULL, 1, MO_EFORMAT, "same temperature");
     expect_key("deepseek2", "deepseek2.attention.kv_lora_rank", NULL, 2048, MO_EFORMAT, "kv_lora_rank");
     expect_key("deepseek2", "deepseek2.attention.key_length_mla", NULL, 16, MO_EFORMAT, "rotated");
     expect_key("deepseek2", "deepseek2.attention.value_length_mla", NULL, 32, MO_EFORMAT, "attn_v_b");

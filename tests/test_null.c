@@ -31,6 +31,7 @@ static int64_t many;
 static double rate;
 static void *out;
 static const int32_t one_token[1];
+static const uint8_t bytes_given[1];
 static const char *const one_string[] = {"x"};
 
 #define OUT(type) ((type **)(void *)&out)
@@ -62,6 +63,11 @@ CALL(mo_stop_put, P(0, OBJECT(mo_stop)), (mo_text){P(1, "x"), 1}, P(2, &text), P
 CALL(mo_template_open, P(0, "x"), 1, P(1, OUT(mo_template)), err)
 CALL(mo_template_render, P(0, OBJECT(mo_template)), P(1, "{}"), 2, NULL, P(2, &made), P(3, &count), err)
 CALL(mo_prompt_open, P(0, OBJECT(mo_model)), P(1, "[]"), 2, NULL, P(2, OUT(mo_prompt)), err)
+CALL(mo_generation_open, P(0, OBJECT(mo_model)), NULL, P(1, OUT(mo_generation)), err)
+CALL(mo_generation_prompt, P(0, OBJECT(mo_generation)), P(1, OBJECT(mo_session)), P(2, one_token), 1, err)
+CALL(mo_generation_save, P(0, OBJECT(mo_generation)), P(1, &bytes), P(2, &count), err)
+CALL(mo_generation_load, P(0, OBJECT(mo_model)), P(1, OBJECT(mo_session)), P(2, bytes_given), 1,
+     P(3, OUT(mo_generation)), err)
 CALL(mo_chat_template_check, P(0, "x"), err)
 CALL(mo_model_chat, P(0, OBJECT(mo_model)), P(1, OBJECT(mo_message)), 1, NULL, P(2, &made), err)
 CALL(mo_model_chat_json, P(0, OBJECT(mo_model)), P(1, "[]"), 2, NULL, P(2, &made), err)
@@ -104,6 +110,7 @@ CALL(mo_model_stats_json, P(0, OBJECT(mo_model)), P(1, &made), err)
 CALL(mo_doctor_open, NULL, P(0, OUT(mo_doctor)), err)
 CALL(mo_file_open, P(0, "x"), P(1, OUT(mo_file)), err)
 CALL(mo_file_summarize, P(0, OBJECT(mo_file)), P(1, OBJECT(mo_file_info)), 1, err)
+CALL(mo_file_encoder, P(0, OBJECT(mo_file)), P(1, OBJECT(mo_encoder_info)), 1, err)
 CALL(mo_tokenize_file, P(0, "x"), P(1, "x"), 1, 0, P(2, &ids), P(3, &count), err)
 CALL(mo_synth_measure, P(0, "x"), NULL, P(1, OBJECT(mo_synth_info)), 1, err)
 CALL(mo_synth, P(0, "x"), P(1, "x"), NULL, NULL, NULL, err)
@@ -151,6 +158,10 @@ static const function functions[] = {
     F(mo_template_open, "text out"),
     F(mo_template_render, "t context text length"),
     F(mo_prompt_open, "model json out"),
+    F(mo_generation_open, "model out"),
+    F(mo_generation_prompt, "generation session tokens"),
+    F(mo_generation_save, "generation bytes size"),
+    F(mo_generation_load, "model session bytes out"),
     F(mo_chat_template_check, "text"),
     F(mo_model_chat, "model messages text"),
     F(mo_model_chat_json, "model json text"),
@@ -192,6 +203,7 @@ static const function functions[] = {
     F(mo_doctor_open, "out"),
     F(mo_file_open, "path out"),
     F(mo_file_summarize, "file out"),
+    F(mo_file_encoder, "file out"),
     F(mo_tokenize_file, "path text ids count"),
     F(mo_synth_measure, "name out"),
     F(mo_synth, "name path"),
@@ -284,6 +296,7 @@ static void nothing_is_closed(void **state)
     mo_stop_close(NULL);
     mo_template_close(NULL);
     mo_prompt_close(NULL);
+    mo_generation_close(NULL);
     mo_reply_close(NULL);
     mo_sampler_close(NULL);
     mo_grammar_close(NULL);

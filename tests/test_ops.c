@@ -14,7 +14,10 @@
 #include <string.h>
 
 #include "base/host.h"
+#include "guarded.h"
+#include "numeric/center.h"
 #include "numeric/half.h"
+#include "numeric/heads.h"
 #include "numeric/ops.h"
 #include "numeric/rope.h"
 
@@ -73,7 +76,7 @@ static float value(testcase *c)
 static void *space(testcase *c, size_t bytes)
 {
     assert_true(c->slices < SLICES);
-    void *p = malloc(bytes ? bytes : 1);
+    void *p = guarded(bytes);
     assert_non_null(p);
     return c->slice[c->slices++] = p;
 }
@@ -155,6 +158,19 @@ static void run_rms_norm(testcase *c, const mo_kernels *k)
     emit_row(c, x, n);
 }
 
+/* The mean of a row is removed first, or is not. */
+static void run_centered_norm(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *x = row(c, n), *w = row(c, n), *y = zeros(c, n);
+    mo_norm_row(k, true, y, x, w, n, 1e-5f);
+    emit_row(c, y, n);
+    mo_norm_row(k, false, y, x, w, n, 1e-5f);
+    emit_row(c, y, n);
+    mo_norm_row(k, true, x, x, NULL, n, 1e-5f);
+    emit_row(c, x, n);
+}
+
 static void run_l2_norm(testcase *c, const mo_kernels *k)
 {
     const int64_t n = length(c);
@@ -196,6 +212,29 @@ static void run_gated(testcase *c, const mo_kernels *k)
     emit_row(c, y, n);
     k->swiglu_oss(g, g, u, n, 1.702f, 7.0f);
     emit_row(c, g, n);
+}
+
+static void run_gated_limit(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *g = row(c, n), *u = row(c, n), *y = zeros(c, n);
+    k->swiglu_limit(y, g, u, n, c->seed % 2 ? 7.0f : 0.3f);
+    emit_row(c, y, n);
+    k->swiglu_limit(g, g, u, n, 16.0f);
+    emit_row(c, g, n);
+}
+
+/* Gates of heads: of every value, and of a head. */
+static void run_heads_gate(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c);
+    float *gate = row(c, n), *x = row(c, n);
+    for (int kind = MO_GATE_SIGMOID; kind <= MO_GATE_SOFTPLUS; kind++) {
+        mo_heads_gate(k, (mo_gate_kind)kind, gate, true, n, x);
+        emit_row(c, x, n);
+        mo_heads_gate(k, (mo_gate_kind)kind, gate, false, n, x);
+        emit_row(c, x, n);
+    }
 }
 
 static void run_activations(testcase *c, const mo_kernels *k)
@@ -354,6 +393,22 @@ static void run_delta(testcase *c, const mo_kernels *k)
     emit_row(c, state, keys * values);
 }
 
+static void run_delta_rows(testcase *c, const mo_kernels *k)
+{
+    const int64_t keys = pick(c, 1, 70), values = c->seed % 8 == 1 ? 128 : pick(c, 1, 140);
+    float *state = row(c, keys * values), *out = zeros(c, values), *dt = row(c, keys);
+    for (int token = 0; token < 2; token++) {
+        const float *q = row(c, keys), *key = row(c, keys), *v = row(c, values);
+        const float beta = (float)pick(c, 0, 1024) * 0x1p-10f, bound = (float)pick(c, 0, 2) * -2.5f;
+        float *decay = row(c, keys);
+        k->decay(decay, dt, (float)pick(c, 1, 1024) * (bound != 0.0f ? 0x1p-8f : -0x1p-8f), bound, keys);
+        emit_row(c, decay, keys);
+        k->delta_rows(state, keys, values, q, key, v, decay, beta, 0.0883883461f, out);
+        emit_row(c, out, values);
+    }
+    emit_row(c, state, keys * values);
+}
+
 static void run_scan(testcase *c, const mo_kernels *k)
 {
     const int64_t n = length(c), states = pick(c, 1, 24), stride = n + pick(c, 0, 5);
@@ -397,6 +452,15 @@ static void run_low_rank(testcase *c, const mo_kernels *k)
     emit_row(c, y, n);
 }
 
+static void run_rectified_sum(testcase *c, const mo_kernels *k)
+{
+    const int64_t n = length(c), rows = pick(c, 1, 40), stride = n + pick(c, 0, 5);
+    float *x = row(c, rows * stride), *w = row(c, rows), *y = zeros(c, n);
+    x[pick(c, 0, n - 1)] = -0.0f;
+    k->rectified_sum(y, x, stride, w, rows, n);
+    emit_row(c, y, n);
+}
+
 static void run_finite(testcase *c, const mo_kernels *k)
 {
     const int64_t n = length(c);
@@ -421,10 +485,13 @@ static const struct entry {
     {"dequantize", run_dequantize, 4, 0x5a7b1be4d85025ea},
     {"dot", run_dot, 200, 0x585ea1a835a2af83},
     {"rms_norm", run_rms_norm, 160, 0x235dc331286a45eb},
+    {"centered norm", run_centered_norm, 160, 0x2ddada4729048fde},
     {"l2_norm", run_l2_norm, 160, 0x7283288479aaf56b},
     {"softmax", run_softmax, 160, 0x2890a33a5c08f6a6},
     {"add, multiply, scale, axpy", run_arithmetic, 120, 0xf92bf6b52593dd94},
     {"swiglu, geglu, swiglu_oss", run_gated, 120, 0x03dd838cf56c7818},
+    {"swiglu_limit", run_gated_limit, 120, 0xf6caa3b53b180958},
+    {"gates of heads", run_heads_gate, 120, 0xc12be0cd354e1828},
     {"silu, sigmoid, softcap", run_activations, 120, 0x7fab0a128f0d441e},
     {"rope", run_rope, 120, 0x61f09cda84875270},
     {"attend", run_attend, 100, 0xb3b1e0f2f3d243d0},
@@ -432,9 +499,11 @@ static const struct entry {
     {"attend_merge, attend_finish", run_merge, 120, 0x86fbc742210b8cfd},
     {"convolve", run_convolve, 120, 0x2cedfce94ba1d2a1},
     {"delta", run_delta, 60, 0x2bcd3cae0d6af416},
+    {"decay, delta_rows", run_delta_rows, 60, 0x8899020b74794ecd},
     {"softplus, scan", run_scan, 120, 0xf8c0e2964db50021},
     {"scan_head", run_scan_head, 80, 0xc7e0eee69711c33c},
     {"low_rank", run_low_rank, 120, 0xf25ca45847990c61},
+    {"rectified_sum", run_rectified_sum, 120, 0x35b9955a9c59edab},
     {"finite", run_finite, 110, 0x07df805c0f1f047d},
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
@@ -445,7 +514,7 @@ static size_t run_case(const struct entry *e, int seed, const mo_kernels *k, uin
     testcase c = {.seed = (uint64_t)seed, .state = (uint64_t)seed * 1000003u, .out = out};
     e->run(&c, k);
     for (int i = 0; i < c.slices; i++) {
-        free(c.slice[i]);
+        guarded_free(c.slice[i]);
     }
     return c.used;
 }

@@ -9,6 +9,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 root=$scratch/root
 . tests/support/tap.sh
+. tests/support/bare_root.sh
 skip() { # why, what...
     local why=$1 what
     shift
@@ -71,38 +72,12 @@ notices_are_there() { # of what the page and the tar have in them; the libraries
 }
 check "notices of others' libraries go with them" notices_are_there
 linked_in() {
-    ! grep -E '/lib/lib(jansson|edit|pcre2-8|utf8proc|uring|microhttpd|bsd|md|tinfo)\.so' "$scratch/names"
+    ! grep -E '/lib/lib(jansson|edit|pcre2-8|utf8proc|uring|microhttpd|png16|jpeg|webp|gif|bsd|md|tinfo)\.so' "$scratch/names"
 }
 check "the tar's program has libraries linked in of which there are archives" linked_in
 unit=debian/moraine.service
 check "the unit leaves little open" systemd-analyze security --offline=true --threshold=20 --no-pager "$unit"
 
-# A fresh root directory: Debian's smallest, and what the packages depend on.
-depends() {
-    dpkg-deb -f "$scratch"/deb/moraine_*.deb Depends | tr ',' '\n' | sed 's/[(|].*//; s/ //g' | grep -v '^libc6$' | sort -u | paste -sd ,
-}
-make_root() {
-    local kept wanted
-    wanted=$(depends)
-    kept=$build/root-bookworm-$(printf %s "$wanted" | sha256sum | cut -c 1-12).tar
-    if [ ! -e "$kept" ]; then
-        rm -f "$build"/root-bookworm-*.tar
-        if command -v mmdebstrap >/dev/null; then # half of debootstrap's time
-            timeout 600 mmdebstrap --quiet --variant=apt --include="$wanted" bookworm "$scratch/root.tar" >"$scratch/log" 2>&1 || return 1
-        else
-            timeout 600 debootstrap --variant=minbase --include="$wanted" bookworm "$root" >"$scratch/log" 2>&1 || return 1
-            rm -rf "$root"/var/cache/apt/archives/*.deb
-            tar -C "$root" --one-file-system -cf "$scratch/root.tar" . && rm -rf "$root" || return 1
-        fi
-        mv "$scratch/root.tar" "$kept"
-    fi
-    mkdir -p "$root" && tar -C "$root" -xf "$kept" --exclude='./dev/*'
-}
-# What is mounted goes with the process.
-inside() { # command...
-    unshare --mount --propagation private sh -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"' "$root" \
-        env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
-}
 files() { # of the root directory, but for what dpkg and the system keep of their own work
     (cd "$root" && find . \( -path ./proc -o -path ./dev -o -path ./sys -o -path ./tmp -o -path ./var/lib/dpkg -o -path ./var/log -o -path ./var/cache/ldconfig \) -prune -o -print) |
         grep -v '^./etc/ld.so.cache$' | sort
@@ -120,29 +95,10 @@ as_service() {
     inside env -C /var/lib/moraine "${words[@]}" setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs --bounding-set=-all sh -c "exec $command"
 }
 service_answers() {
-    local port status=1 line
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    local port
+    port=$(free_port)
     sed -i "s/^MORAINE_OPTIONS=.*/MORAINE_OPTIONS=\"--port $port\"/" "$root/etc/default/moraine" # as an administrator would
-    as_service >"$scratch/service" 2>&1 &
-    for _ in $(seq 300); do
-        grep -q ' ready ' "$scratch/service" && break
-        sleep 0.1
-    done
-    line=$(python3 - "$port" <<'END'
-import json, sys, urllib.request
-body = {"messages": [{"role": "user", "content": "What is 27 + 15?"}], "temperature": 0, "max_tokens": 20}
-request = urllib.request.Request("http://127.0.0.1:%s/v1/chat/completions" % sys.argv[1], json.dumps(body).encode(), {"Content-Type": "application/json"})
-print(json.load(urllib.request.urlopen(request, timeout=60))["choices"][0]["message"]["content"])
-END
-    ) && [[ $line == *42* ]] && status=0
-    pkill -TERM -P "$!" 2>/dev/null || kill -TERM "$!"
-    wait "$!"
-    cat "$scratch/service"
-    echo "$line"
-    return $status
-}
-answers() { # program inside
-    [[ $(inside "$1" run -p "What is 27 + 15?" --temp 0 -n 12 --profile off) == *42* ]]
+    server_answers "$port" as_service
 }
 tar_answers() {
     mkdir -p "$root/opt" && tar -C "$root/opt" -xzf "$scratch"/moraine-*.tar.gz && mv "$root"/opt/moraine-* "$root/opt/moraine" &&
@@ -157,19 +113,17 @@ says_what_is_in_it() { # the same as the program of the build: CUDA kernels, pag
 # The image of the Containerfile, on the root directory in place of the one that it would fetch.
 container() {
     local place=$scratch/image image
-    mkdir -p "$place/context/build/deb" && cp Containerfile "$place/context/" && cp "$scratch"/deb/moraine_*.deb "$place/context/build/deb/" || return 1
     images() { buildah --root "$place/root" --runroot "$place/run" --storage-driver vfs "$@"; }
-    image=$(images from scratch) && images add -q "$image" "$build"/root-bookworm-*.tar / && images commit -q "$image" docker.io/library/debian:bookworm-slim &&
-        images bud --isolation chroot --pull-never -t moraine "$place/context" && image=$(images from --pull-never moraine) &&
+    tools/image.sh "$place" "$scratch"/deb/moraine_*.deb "$kept" && image=$(images from --pull-never moraine) &&
         images run --isolation chroot "$image" -- sh -c 'id -un && moraine run -p "What is 27 + 15?" --temp 0 -n 12 --profile off' | tee "$scratch/answer" &&
         grep -qx moraine "$scratch/answer" && grep -q 42 "$scratch/answer"
 }
 
 rest=("the tar runs where nothing is installed" "packages are installed in a fresh root directory" "the installed program runs" "the unit is well formed"
     "the service's command line answers, as its user" "a program is compiled against the development files" "purging leaves nothing" "the installed program says what the build had in it" "the container's image is made and answers")
-if [ "$(id -u)" -ne 0 ] || ! command -v mmdebstrap debootstrap >/dev/null; then
+if ! can_make_root; then
     skip "a root directory needs root and mmdebstrap or debootstrap" "${rest[@]}"
-elif ! make_root; then
+elif ! make_root "$(depends "$scratch"/deb/moraine_*.deb "$scratch"/deb/libmoraine0*.deb)"; then
     skip "no Debian root directory can be made: $(tail -n 1 "$scratch/log")" "${rest[@]}"
 else
     check "${rest[0]}" tar_answers

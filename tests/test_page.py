@@ -95,7 +95,7 @@ def browser():
 def in_the_browser(script, servers, *names):
     """Runs page/SCRIPT against these servers; its lines of TAP, with one more where it did not run to its end."""
     environment = {**os.environ, "MO_SERVERS": json.dumps({k: "http://127.0.0.1:%d/" % s.port for k, s in servers.items()}), "NO_PROXY": "127.0.0.1",
-                   "MO_CHROMIUM": browser(), "MO_PIDS": json.dumps({k: s.process.pid for k, s in servers.items()}), "MO_PICTURES": os.path.join(BUILD, "page", "pictures"), "MO_PROGRAM": server.PROGRAM,
+                   "MO_CHROMIUM": browser(), "MO_PIDS": json.dumps({k: s.process.pid for k, s in servers.items()}), "MO_PICTURES": os.path.join(BUILD, "page", "pictures"), "MO_PROGRAM": server.PROGRAM, "MO_DATA": os.path.join(here, "data"),
                    "XDG_CACHE_HOME": server.environment["XDG_CACHE_HOME"]}  # rates that were probed are the same for all
     done = subprocess.run(["node", script, *names], cwd=os.path.join(BUILD, "page"), env=environment, capture_output=True, text=True, timeout=600 + 90 * int(os.environ.get("MO_SOAK", 0)))
     found = re.findall(r"^(not ok|ok) \d+ - (.*)$|^(#.*)$", done.stdout, re.M)
@@ -133,14 +133,14 @@ def main():
             lines.append(("not ok", test.__name__, ""))
             lines.append(("", "", "# %s: %s" % (type(error).__name__, error)))
     reason = "there is no Chromium" if not browser() else npm_packages.install(here, BUILD, "page")
-    scripts = {"chat.js": ["pebble", "scripted", "calls", "locked"], "views.js": ["pebble", "sim"]}
+    scripts = {"chat.js": ["pebble", "scripted", "calls", "locked", "sees"], "views.js": ["pebble", "sim", "sees"]}
     chosen = [s for s in scripts if not wanted or s in wanted]
     if reason and chosen:
         lines.append(("ok", "the page in a browser # SKIP " + reason, ""))
     elif chosen:
         scripted_models()
-        ways = {"pebble": ["--ram", "52M", "--device", "none"], "scripted": [server.path("scripted.gguf"), server.path("calls.gguf"), "--temp", "0"], "calls": [server.path("calls.gguf"), "--temp", "0"], "locked": ["--api-key", "secret"],
-                "sim": ["--device", "sim", "--vram", "28M", "--ram", "50M", "--threads", "2", "--profile", server.path("sim.json")]}
+        ways = {"pebble": ["--ram", "52M", "--device", "none"], "scripted": [server.path("scripted.gguf"), server.path("calls.gguf"), "--temp", "0"], "calls": [server.path("calls.gguf"), "--temp", "0"], "locked": ["--api-key", "secret"], "sees": ["tests/data/pictures/qwen3vlmoe.gguf", "--ctx", "512", "--device", "none", "--temp", "0", "--n-predict", "12"],
+                "sim": ["--device", "sim", "--vram", "28M", "--ram", "50M", "--speculate", "off", "--threads", "2", "--profile", server.path("sim.json")]}
         for script in chosen:
             running = {name: server.Server(*ways[name]) for name in scripts[script]}
             try:

@@ -23,7 +23,8 @@ enum {
 };
 
 /* Attention, windows, recurrent layers of two kinds, latent attention. */
-static const char *const families[] = {"qwen3moe", "gpt-oss", "qwen3next", "jamba", "deepseek2"};
+static const char *const families[] = {"qwen3moe", "gpt-oss",   "qwen3next",
+                                       "jamba",    "deepseek2", "kimi-linear"};
 enum {
     FAMILIES = sizeof families / sizeof *families,
     FAMILY_STEP = SANITIZED_THREADS ? FAMILIES

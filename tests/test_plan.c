@@ -470,7 +470,7 @@ static void sizes_in_words(void **state)
     assert_string_equal(mo_plan_size_text(1536 * MIB, text), "1.50 GiB");
     assert_string_equal(mo_plan_size_text(512 * MIB, text), "512 MiB");
     assert_string_equal(mo_plan_size_text(INT64_MAX, text), "8.00 EiB");
-    assert_string_equal(mo_plan_mode_text(MO_PLAN_SLOTS), "slots");
+    assert_string_equal(mo_plan_mode_text(&(mo_run_plan){.mode = MO_PLAN_SLOTS}), "slots");
 }
 
 /* ---- Ceilings of made-up machines ---- */
@@ -672,6 +672,8 @@ static void rates_round_trip(void **state)
                         .host_bytes_s = 5,
                         .round_trip_s = 1e-5,
                         .link_copy_s = 5e-6,
+                        .expert = {{1e6, 9, 8, 7}, {4e6, 19, 18, 17}},
+                        .expert_count = 2,
                         .device = "a gpu",
                         .measured = true};
     char path[PATH_MAX];
@@ -693,6 +695,12 @@ static void rates_round_trip(void **state)
     assert_true(back.link_pageable_bytes_s == 4 && back.host_bytes_s == 5 && back.round_trip_s == 1e-5);
     assert_true(back.link_copy_s == 5e-6);
     assert_string_equal(back.device, "a gpu");
+    mo_rates_expert e;
+    assert_true(mo_rates_expert_of(&back, 2e6, &e)); /* in the middle, by the logarithm */
+    assert_true(fabs(e.cpu_bytes_s - 14) < 1e-9 && fabs(e.both_cpu_bytes_s - 13) < 1e-9 &&
+                fabs(e.both_link_bytes_s - 12) < 1e-9);
+    assert_true(mo_rates_expert_of(&back, 1, &e) && e.cpu_bytes_s == 9);
+    assert_true(mo_rates_expert_of(&back, 1e9, &e) && e.both_link_bytes_s == 17);
     assert_true(mo_rates_for_device(&back, "a gpu", 7, 0, 8)); /* as measured on this one */
     assert_true(back.link_bytes_s == 1 && back.vram_bytes_s == 2 && back.link_copy_s == 5e-6);
     assert_false(
@@ -700,6 +708,7 @@ static void rates_round_trip(void **state)
     assert_true(back.link_bytes_s == 7 && back.vram_bytes_s == MO_RATES_VRAM_GUESS && back.host_bytes_s == 0);
     assert_true(back.link_copy_s == 3e-6);
     assert_string_equal(back.device, "another gpu");
+    assert_false(mo_rates_expert_of(&back, 2e6, &e)); /* of the link that was measured */
     const mo_rates modest = mo_rates_default();
     assert_false(modest.measured);
     assert_int_equal(mo_rates_save(path, &modest, &err), MO_OK);

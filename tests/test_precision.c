@@ -95,32 +95,47 @@ static void the_kv_cache_is_nearer_to_f32_than_f16(void **state)
     assert_true(kl > 0.0 && kl <= 3.133e-3);
 }
 
-/* Keys that are not finite: codes cannot have them, where floats might; and where floats have them, nothing is left but a damaged model. */
+/* A copy of a stored model, `bad`, in which the first value of an F32 tensor is no number. */
+static void write_bad(const char *model, const char *tensor)
+{
+    char command[512];
+    int64_t bytes = 0, at = 0;
+    snprintf(command, sizeof command, "inspect " MO_TEST_DATA "/oracle/%s.gguf --tensors", model);
+    assert_int_equal(run(command), 0);
+    const char *line = strstr(output, tensor);
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "%*s F32 %*d x %*d %" SCNd64 " %" SCNd64, &bytes, &at), 2);
+    snprintf(command, sizeof command,
+             "cp -f " MO_TEST_DATA "/oracle/%s.gguf '%s/bad' && chmod +w '%s/bad' && "
+             "printf '\\000\\000\\300\\177' | dd of='%s/bad' bs=1 seek=%" PRId64 " conv=notrunc 2>/dev/null",
+             model, folder, folder, folder, at);
+    assert_int_equal(system(command), 0);
+}
+
+/* Keys that are not finite: codes cannot have them, where floats might; and where floats have them, nothing is left but a damaged model. An
+ * indexer's are floats in every format. */
 static void keys_that_are_not_finite_are_told(void **state)
 {
     (void)state;
     static const char *const devices[] = {"none", DEVICE};
+    static const struct {
+        const char *model, *tensor, *codes, *floats;
+    } cases[] = {{"qwen3moe", "blk.1.attn_k.weight",
+                  "layer 1: keys or values exceed the range of this KV cache format; run again with --kv f32",
+                  "the output of layer 1 is not finite; the model file is damaged"},
+                 {"glm-dsa", "blk.2.indexer.attn_k.weight",
+                  "the output of layer 2 is not finite; the model file is damaged",
+                  "the output of layer 2 is not finite; the model file is damaged"}};
     char command[256];
-    int64_t bytes = 0, at = 0;
-    assert_int_equal(run("inspect " MO_TEST_DATA "/oracle/qwen3moe.gguf --tensors"), 0);
-    const char *line = strstr(output, "blk.1.attn_k.weight");
-    assert_non_null(line);
-    assert_int_equal(sscanf(line, "%*s F32 %*d x %*d %" SCNd64 " %" SCNd64, &bytes, &at), 2);
-    snprintf(command, sizeof command,
-             "cp " MO_TEST_DATA "/oracle/qwen3moe.gguf '%s/bad' && chmod +w '%s/bad' && "
-             "printf '\\000\\000\\300\\177' | dd of='%s/bad' bs=1 seek=%" PRId64 " conv=notrunc 2>/dev/null",
-             folder, folder, folder, at);
-    assert_int_equal(system(command), 0);
     write_file("ids", "1 2 3", 5);
     unsetenv("LLAMA_FP4_PREFILL_M");
-    for (int i = 0; i < 2; i++) {
-        snprintf(command, sizeof command, "eval bad --tokens ids --profile off --device %s", devices[i]);
-        expect_failure(
-            command, 1,
-            "layer 1: keys or values exceed the range of this KV cache format; run again with --kv f32");
-        snprintf(command, sizeof command, "eval bad --tokens ids --profile off --kv f32 --device %s",
-                 devices[i]);
-        expect_failure(command, 1, "the output of layer 1 is not finite; the model file is damaged");
+    for (int i = 0; i < 4; i++) {
+        const char *device = devices[i % 2];
+        write_bad(cases[i / 2].model, cases[i / 2].tensor);
+        snprintf(command, sizeof command, "eval bad --tokens ids --profile off --device %s", device);
+        expect_failure(command, 1, cases[i / 2].codes);
+        snprintf(command, sizeof command, "eval bad --tokens ids --profile off --kv f32 --device %s", device);
+        expect_failure(command, 1, cases[i / 2].floats);
     }
     setenv("LLAMA_FP4_PREFILL_M", "64", 1);
 }

@@ -12,6 +12,7 @@
 
 #include "base/pool.h"
 #include "blocks.h"
+#include "guarded.h"
 #include "numeric/kernels.h"
 #include "numeric/reference/reference.h"
 #include "random.h"
@@ -133,14 +134,14 @@ static problem make(mo_type type, int64_t rows, int64_t cols, flavour kind)
     const mo_format *f = mo_format_of(type);
     const int64_t bytes = rows * mo_format_row_bytes(f, cols);
     uint64_t seed = 1000 * (uint64_t)type + 100 * (uint64_t)kind + (uint64_t)cols;
-    problem p = {.bytes = malloc((size_t)bytes),
+    problem p = {.bytes = guarded((size_t)bytes),
                  .expected = malloc(sizeof(float) * TOKENS_MAX * (size_t)rows)};
     p.plain = (mo_weights){.data = p.bytes, .type = type, .rows = rows, .cols = cols};
     for (int64_t at = 0; at < bytes; at += f->block_bytes) {
         fill_block(type, p.bytes + at, &seed,
                    kind == EXTREME && random_below(&seed, 3) == 0 ? ORDINARY : kind);
     }
-    p.acts_memory = aligned_alloc(64, mo_acts_bytes(TOKENS_MAX, cols));
+    p.acts_memory = guarded_aligned(64, mo_acts_bytes(TOKENS_MAX, cols));
     p.acts = mo_acts_lay(p.acts_memory, TOKENS_MAX, cols);
     for (int64_t t = 0; t < TOKENS_MAX; t++) {
         const int64_t blocks = cols / 32;
@@ -158,8 +159,8 @@ static problem make(mo_type type, int64_t rows, int64_t cols, flavour kind)
 
 static void drop(problem *p)
 {
-    free(p->bytes);
-    free(p->acts_memory);
+    guarded_free(p->bytes);
+    guarded_free(p->acts_memory);
     free(p->expected);
 }
 
@@ -212,14 +213,14 @@ static void each_set(const problem *p, visit_fn visit)
         }
         const int group = sets[i]->interleave ? sets[i]->interleave : 8;
         if (mo_weights_units(p->plain.type)) {
-            uint8_t *bytes = malloc(
+            uint8_t *bytes = guarded(
                 (size_t)(p->plain.rows * mo_format_row_bytes(mo_format_of(p->plain.type), p->plain.cols)));
             mo_weights_interleave(&p->plain, group, bytes);
             mo_weights w = p->plain;
             w.data = bytes;
             w.interleave = group;
             visit(sets[i], p, &w);
-            free(bytes);
+            guarded_free(bytes);
         }
     }
 }

@@ -311,6 +311,21 @@ static void real_templates_take_any_history(void **state)
 
 /* ---- Formats ---- */
 
+/* As llama-server: the date, the time and the tools as a text, unless the request says otherwise. */
+static void usual_variables_are_there(void **state)
+{
+    (void)state;
+    renders("{{ date_string }}|{{ datetime }}|{{ functions }}|{% if functions %}x{% endif %}",
+            "{\"messages\": []}", "15 Jan 2026|Jan 15 2026 10:20:30 GMT||");
+    renders("{{ functions }}", "{\"messages\": [], \"tools\": [{\"a\": [1, {}], \"b\": \"\"}]}",
+            "[\n  {\n    \"a\": [\n      1,\n      {}\n    ],\n    \"b\": \"\"\n  }\n]");
+    renders("{{ date_string }}|{{ datetime }}|{{ functions }}",
+            "{\"messages\": [], \"functions\": 1, \"chat_template_kwargs\": {\"date_string\": \"d\", "
+            "\"datetime\": null}}",
+            "d|None|1");
+    renders("{{ enable_thinking is defined }}", "{\"messages\": []}", "False");
+}
+
 static void formats_are_what_templates_render(void **state)
 {
     static const struct {
@@ -345,8 +360,8 @@ static void formats_are_what_templates_render(void **state)
                 mo_conversation c;
                 mo_rendering r;
                 char *expected = rendered(t, talks[k], &settings);
-                check_status(mo_conversation_read(cases[i].format, talks[k], strlen(talks[k]), &c, &err),
-                             &err);
+                check_status(
+                    mo_conversation_read(cases[i].format, talks[k], strlen(talks[k]), false, &c, &err), &err);
                 check_status(mo_chat_template_plain(ours, c.messages, c.count, &settings, &r, &err), &err);
                 if (strcmp(r.text, expected) != 0) {
                     fail_msg("%s, talk %zu, thinking %d:\n%s\n-- the template:\n%s", cases[i].family, k,
@@ -440,6 +455,7 @@ int main(void)
         cmocka_unit_test(variables_come_from_the_request_and_the_settings),
         cmocka_unit_test(an_answer_goes_on_where_it_was),
         cmocka_unit_test(real_templates_take_any_history),
+        cmocka_unit_test(usual_variables_are_there),
         cmocka_unit_test(formats_are_what_templates_render),
         cmocka_unit_test(messages_never_become_control_tokens),
         cmocka_unit_test(a_prompt_ends_in_a_thought_that_the_template_opened),

@@ -17,6 +17,7 @@
 #include "dialogues.h"
 #include "failing_memory.h"
 #include "random.h"
+#include "sanitized.h"
 #include "toyvocab.h"
 
 #define BAR  "\xEF\xBD\x9C"
@@ -238,7 +239,7 @@ static void answers_are_the_same_however_they_are_cut(void **state)
         const size_t n = json_string_length(text);
         write_wanted(c, &want);
         for (size_t first = 0; first <= n; first++) {
-            const size_t last = n <= 60 ? n : first;
+            const size_t last = n <= (SANITIZED ? 24 : 60) ? n : first;
             for (size_t second = first; second <= last; second++) {
                 read_cut(&got, c, s, n, first, second);
                 expect(c, &got, &want, first, second);
@@ -582,6 +583,10 @@ static void prompts_that_open_a_thought_are_known(void **state)
         {MO_STYLE_HERMES, "think", "<|im_start|>assistant\n<think>\n\n</think>\n\n", false},
         {MO_STYLE_HERMES, "", "<think>", false},
         {MO_STYLE_GLM, "think", "<|assistant|><think>", true},
+        {MO_STYLE_HY, "hy", "<think:opensource>", true},
+        {MO_STYLE_HY, "hy", "<think:opensource></think:opensource>", false},
+        {MO_STYLE_COHERE, "cohere", "<|CHATBOT_TOKEN|><|START_THINKING|>", true},
+        {MO_STYLE_COHERE, "cohere", "<|START_THINKING|><|END_THINKING|>", false},
         {MO_STYLE_HARMONY, "", "<|start|>assistant", false},
         {MO_STYLE_HARMONY, "", "<|start|>assistant<|channel|>analysis<|message|>", true},
         {MO_STYLE_GEMMA4, "gemma4", "<|turn>model\n<|channel>thought\n", true},
@@ -610,10 +615,16 @@ static void templates_say_how_a_model_writes(void **state)
         {"<" BAR "tool" MARK "calls" MARK "begin" BAR "> ```json", "deepseek-v3", NULL, false},
         {"<" BAR "tool" MARK "calls" MARK "begin" BAR "> tools", "deepseek-v3.1", NULL, true},
         {"<" BAR "DSML" BAR "function_calls>", "dsml", NULL, false},
+        {"tools <" BAR "DSML" BAR "function_calls> message['tool_calls']", "dsml", NULL, true},
+        {"tools <" BAR "DSML" BAR "tool_calls>", "dsml4", NULL, true},
+        {"tools '" BAR "DSML" BAR "' '<' + mark + 'tool_calls>'", "dsml4", NULL, true},
         {"<|start_header_id|> tools", "llama3", NULL, true},
         {"<|start_header_id|>", "generic", NULL, false},
         {"<|turn> <|tool_call>call: <|channel> <channel|> tools", "gemma4", "<channel|>", true},
         {"<minimax:tool_call> tools </think>", "minimax", "</think>", true},
+        {"tools <tool_call:opensource> <tool_sep:opensource> <arg_key:opensource> </think:opensource>", "hy",
+         "</think:opensource>", true},
+        {"tools <|START_ACTION|> <|START_TEXT|> <|END_THINKING|>", "cohere", "<|END_THINKING|>", true},
         {"<|tool_calls_section_begin|> tools", "kimi", NULL, true},
         {"[TOOL_CALLS] tools", "mistral", NULL, true},
         {"[TOOL_CALLS] tools [ARGS] [THINK] [/THINK]", "mistral3", "[/THINK]", true},

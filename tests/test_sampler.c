@@ -16,7 +16,7 @@
 #include "sampling/sequences.h"
 #include "sanitized.h"
 
-enum { VOCAB = 1000, PICKS = SANITIZED ? 5000 : 20000 };
+enum { VOCAB = 1000, PICKS = SANITIZED ? 3000 : 5000 };
 
 static float logits[VOCAB];
 

@@ -51,10 +51,11 @@ def make_models():
 
 
 class Server:
-    def __init__(self):
+    def __init__(self, *models):
+        models = models or tuple(path(name + ".gguf") for name in ("pebble", "scripted", "bare", "broken"))
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "MORAINE_", "LISTEN_", "NOTIFY_"))}
         environment["XDG_CACHE_HOME"] = path("cache")
-        self.process = subprocess.Popen([PROGRAM, "serve", path("pebble.gguf"), path("scripted.gguf"), path("bare.gguf"), path("broken.gguf"), "--port", "0", "--profile", "off",
+        self.process = subprocess.Popen([PROGRAM, "serve", *models, "--port", "0", "--profile", "off",
                                          "--models-max", "2", "--ctx", "2048", "--threads", "2"], stderr=subprocess.PIPE, env=environment, text=True)
         self.lines, self.port, self.ready = [], None, threading.Event()
         threading.Thread(target=self.read, daemon=True).start()
@@ -880,11 +881,23 @@ def a_completion_tells_everything(s):
     assert a["stop"] is True and a["stop_type"] == "limit" and a["tokens_predicted"] == 8 == len(a["tokens"]) and a["truncated"] is False
     assert a["prompt"].endswith("Once upon a time") and a["generation_settings"]["n_predict"] == 8 and a["timings"]["predicted_n"] == 8
     assert len(a["completion_probabilities"]) == 8 and len(a["completion_probabilities"][0]["top_logprobs"]) == 2
+    assert abs(a["timings"]["predicted_per_second"] - 7e3 / a["timings"]["predicted_ms"]) < 1e-6, a["timings"]  # seven steps
     assert s.post("/detokenize", {"tokens": a["tokens"]})["content"] == a["content"]
     two = s.post("/completion", {**body, "prompt": ["Once upon a time", "The"]})
     assert [x["index"] for x in two] == [0, 1] and two[0]["content"] == a["content"]
     some = s.post("/completion", {**body, "response_fields": ["content", "generation_settings/n_predict"]})
-    assert some == {"content": a["content"], "n_predict": 8}
+    assert some == {"content": a["content"], "generation_settings/n_predict": 8}
+    assert a["generation_settings"]["logit_bias"] == []
+    settings = s.post("/completion", {**body, "typical_p": 0.5, "mirostat": 2, "dry_multiplier": 3, "xtc_probability": 0.25})["generation_settings"]
+    assert (settings["typical_p"], settings["mirostat"], settings["dry_multiplier"], settings["xtc_probability"]) == (0.5, 2, 3, 0.25), settings
+    biased = s.post("/completion", {**body, "ignore_eos": True, "logit_bias": {"7": 0.5}})["generation_settings"]["logit_bias"]
+    assert biased[0] == {"token": 7, "bias": 0.5} and len(biased) > 1 and all(b["bias"] is None for b in biased[1:]), biased
+    code, text, _ = s.ask("/completion", {**body, "prompt": {"prompt_string": "Once <__media__>", "multimodal_data": ["aGk="]}})
+    assert code == 400 and "prompt.multimodal_data" in text, text
+    assert s.post("/completion", {**body, "prompt": {"prompt_string": "Once upon a time"}})["content"] == a["content"]
+    shown = s.post("/v1/chat/completions", chat(verbose=True))
+    assert shown["__verbose"]["prompt"] == s.post("/apply-template", chat())["prompt"] and "__verbose" not in s.post("/v1/chat/completions", chat())
+    assert s.events("/v1/chat/completions", chat(verbose=True))[-2][1]["__verbose"] == shown["__verbose"]
     word = s.post("/completion", {**body, "stop": [a["content"].split()[1]]})
     assert word["stop_type"] == "word" and word["stopping_word"] == a["content"].split()[1]
     events = s.events("/completion", {**body, "return_progress": True})
@@ -903,6 +916,13 @@ def progress_is_told(s):
                         ("/v1/chat/completions", {"messages": [{"role": "user", "content": str(time.time()) + long}], "max_tokens": 1})):
         told = [d["prompt_progress"] for _, d in s.events(where, {**body, "return_progress": True, "cache_prompt": False}) if d != "[DONE]" and "prompt_progress" in d]
         assert told and told[-1]["processed"] <= told[-1]["total"] and [t["processed"] for t in told] == sorted(t["processed"] for t in told), told
+    body = {"prompt": long + str(time.time()), "n_predict": 1, "return_progress": True, "timings_per_token": True, "cache_prompt": False}
+    timings = [d["timings"] for _, d in s.events("/completion", body) if "prompt_progress" in d]
+    assert timings[0]["prompt_n"] == 0 and timings[0]["prompt_ms"] == 0 and timings[-1]["prompt_n"] > 0, timings
+    events = s.events("/v1/responses", {"model": "pebble", "input": long + str(time.time()), "max_output_tokens": 2, "return_progress": True, "timings_per_token": True})
+    told = [d for _, d in events if "prompt_progress" in d]
+    assert told and all(d["type"] == "response.in_progress" and d["response"]["status"] == "in_progress" for d in told), events
+    assert all("timings" in d for kind, d in events if kind == "response.output_text.delta") and "timings" in events[-1][1], events
 
 
 @test
@@ -1044,6 +1064,38 @@ def company_changes_no_answer(s):
     for t in threads:
         t.join()
     assert together == alone
+
+
+@test
+def what_agents_send_is_answered(server):
+    """The requests of Claude Code 2.1 and Codex 0.169 for a task with one call, with their fields and structure and other texts."""
+    with open("tests/data/server/agents.json") as f:
+        agents = json.load(f)
+    asked = agents["claude_code"]
+    for name in ("", "?beta=true"):
+        events = server.events("/v1/messages" + name, asked)
+        blocks = [data["content_block"] for kind, data in events if kind == "content_block_start"]
+        assert [b["type"] for b in blocks] == ["thinking", "text", "tool_use"] and blocks[2]["name"] == "get_weather", blocks
+        part = "".join(data["delta"].get("partial_json", "") for kind, data in events if kind == "content_block_delta")
+        assert json.loads(part) == {"city": "Bern", "days": 2}
+        assert [data["delta"]["stop_reason"] for kind, data in events if kind == "message_delta"] == ["tool_use"]
+    turn = [{"role": "assistant", "content": [{**blocks[2], "input": json.loads(part)}]},
+            {"role": "user", "content": [{"tool_use_id": blocks[2]["id"], "type": "tool_result", "content": "sunny", "is_error": False, "cache_control": {"type": "ephemeral"}}]}]
+    events = server.events("/v1/messages?beta=true", {**asked, "messages": asked["messages"] + turn})
+    assert "".join(data["delta"].get("text", "") for kind, data in events if kind == "content_block_delta") == "It is sunny in Bern."
+    hidden = server.events("/v1/messages", {**asked, "thinking": {"type": "adaptive", "display": "omitted"}})
+    assert not any(data["delta"].get("thinking") for kind, data in hidden if kind == "content_block_delta")
+    whole = server.post("/v1/messages", {**asked, "stream": False, "thinking": {"type": "adaptive", "display": "omitted"}})
+    assert [b.get("thinking", b.get("text")) for b in whole["content"][:2]] == ["", "I look."], whole
+    asked = agents["codex"]
+    events = server.events("/v1/responses", asked)
+    items = [data["item"] for kind, data in events if kind == "response.output_item.done"]
+    assert [i["type"] for i in items] == ["reasoning", "message", "function_call"] and json.loads(items[2]["arguments"]) == {"city": "Bern", "days": 2}, items
+    assert [t["name"] for t in events[-1][1]["response"]["tools"]] == ["get_weather"] and events[-1][0] == "response.completed"
+    call = {key: items[2][key] for key in ("type", "status", "id", "name", "arguments", "call_id")}
+    turn = [call, {"type": "function_call_output", "id": "out_0", "call_id": call["call_id"], "output": "Exit code: 0\nOutput:\nsunny\n"}]
+    events = server.events("/v1/responses", {**asked, "input": asked["input"] + turn})
+    assert [data["text"] for kind, data in events if kind == "response.output_text.done"] == ["It is sunny in Bern."]
 
 
 def main():

@@ -67,13 +67,19 @@ static void ignore_end(void *user, const mo_generation *g, size_t prompt)
     (void)prompt;
 }
 
+static void ignore_behind(void *user, int64_t accepted)
+{
+    (void)user;
+    (void)accepted;
+}
+
 enum { ANSWERS = 300 };
 static mo_model *model;
 static mo_session *session; /* nothing is computed in it */
 
 static int open_all(void **state)
 {
-    static const srv_emitter_owner owner = {NULL, ignore_cancel, ignore_time, ignore_end};
+    static const srv_emitter_owner owner = {NULL, ignore_cancel, ignore_time, ignore_end, ignore_behind};
     static const int32_t prompt[] = {1};
     static listener l;
     model = open_model(ORACLE("qwen3moe"), "none", 1); /* without a vocabulary: every token is an event */
@@ -87,7 +93,7 @@ static int open_all(void **state)
     o.batch_end = on_batch_end;
     o.user = &l;
     mo_error err;
-    assert_int_equal(srv_job_open(model, &o, 512, NULL, 0, &l.task, &err), MO_OK);
+    assert_int_equal(srv_job_open(model, &o, 512, NULL, 0, NULL, &l.task, &err), MO_OK);
     assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
     for (int i = 0; i < ANSWERS; i++) {
         assert_int_equal(mo_generation_prompt(l.task->generations[i], session, prompt, 1, &err), MO_OK);

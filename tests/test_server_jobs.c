@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "api/model.h"
 #include "folder.h"
 #include "scripted.h"
 #include "server_case.h"
@@ -294,14 +295,21 @@ static const char thinker[] =
 static const char tools[] = "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\","
                             "\"properties\":{\"city\":{\"type\":\"string\"}}}}]";
 
-static mo_model *open_scripted(const char *text)
+static mo_model *open_scripted_with(mo_speculate speculate, const char *text)
 {
     mo_error err = {.detail = ""};
     const scripted_script script = {NULL, text};
     if (scripted_write(in_folder("scripted.gguf"), thinker, &script, 1, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
-    return open_model(in_folder("scripted.gguf"), "none", 2);
+    mo_model_options settings = model_settings("none", 2);
+    settings.speculate = speculate;
+    return open_model_with(in_folder("scripted.gguf"), &settings);
+}
+
+static mo_model *open_scripted(const char *text)
+{
+    return open_scripted_with(MO_SPECULATE_OFF, text);
 }
 
 /* Thoughts, a call with its arguments, and the tokens behind the call's id. */
@@ -370,6 +378,66 @@ static void a_budget_ends_the_thought(void **state)
     srv_engine_close(e);
     mo_free(prompt);
     mo_model_close(model);
+}
+
+/* Guesses cost nothing. */
+static void make_free(mo_model *model)
+{
+    mo_step_times *t = &model->times;
+    t->ns[0][0] = 1e6;
+    for (int d = 1; d <= MO_DEPTH_DRAFTS; d++) {
+        t->ns[0][d] = 1.0;
+    }
+}
+
+/* Behind the limit of thoughts the answer is guessed, too; what was guessed behind a stop string is none of its tokens. */
+static void guesses_go_behind_what_the_text_decides(void **state)
+{
+    (void)state;
+    static const char *const stop[] = {"looked"};
+    size_t count;
+    client *plain[2];
+    for (int with = 0; with < 2; with++) {
+        mo_model *model =
+            open_scripted_with(with ? MO_SPECULATE_AUTO : MO_SPECULATE_OFF,
+                               "<think>\nHm.\n</think>\n\n"
+                               "Yes, one can say so, if one has looked at it, and has seen it.");
+        int32_t *prompt = text_of(model, "well?", &count);
+        srv_engine *e = open_engine(model, (srv_engine_options){.parallel = 1});
+        for (int i = 0; i < 2; i++) {
+            client *c = new_client();
+            mo_speculation_report before, after;
+            srv_job_options o = job_of(c, prompt, (int)count, 100);
+            o.generation.raw = false;
+            o.generation.thought_tokens = i ? -1 : 12;
+            o.generation.stop = stop;
+            o.generation.stop_count = i;
+            o.generation.prediction = with ? plain[0]->tokens[0] : NULL; /* all that it says */
+            o.generation.prediction_count = with ? (size_t)plain[0]->count[0] : 0;
+            mo_model_speculation(model, &before, sizeof before);
+            make_free(model);
+            submit(e, c, &o);
+            wait_last(c);
+            mo_model_speculation(model, &after, sizeof after);
+            assert_int_equal(c->last, SRV_DONE);
+            if (!with) {
+                plain[i] = c;
+                continue;
+            }
+            assert_string_equal(c->thought, plain[i]->thought);
+            assert_string_equal(c->text[0], plain[i]->text[0]);
+            assert_int_equal(c->usage.completion_tokens, plain[i]->usage.completion_tokens);
+            assert_int_equal(c->usage.thought_tokens, plain[i]->usage.thought_tokens);
+            assert_true(c->usage.drafts.accepted > (i ? 0 : 8));
+            assert_int_equal(c->usage.drafts.accepted, after.accepted - before.accepted);
+            free_client(c);
+        }
+        srv_engine_close(e);
+        mo_free(prompt);
+        mo_model_close(model);
+    }
+    free_client(plain[0]);
+    free_client(plain[1]);
 }
 
 /* The tokens that end a thought are among those that an answer may have. */
@@ -469,6 +537,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(answers_beside_slow_masks),
         cmocka_unit_test(calls_are_emitted_and_remembered),
         cmocka_unit_test(a_budget_ends_the_thought),
+        cmocka_unit_test(guesses_go_behind_what_the_text_decides),
         cmocka_unit_test(a_budget_keeps_to_the_limit),
         cmocka_unit_test(a_budget_of_nothing_lets_no_thought_through),
         cmocka_unit_test(a_warmup_teaches_nothing),

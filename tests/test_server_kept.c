@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -219,28 +220,53 @@ static void what_was_deleted_does_not_come_back(void **state)
 
 /* ---- Owners ---- */
 
-static void owners_are_keys_and_not_their_names(void **state)
+static srv_key_owner owner_of(const srv_keys_options *o, const char *key)
 {
-    srv_keys *before, *after;
-    srv_key_owner anna, bert, now;
+    srv_keys *keys;
+    srv_key_owner owner;
     mo_error err;
+    check_status(srv_keys_open(o, &keys, &err), &err);
+    assert_true(srv_keys_check(keys, key, &owner));
+    srv_keys_close(keys);
+    return owner;
+}
+
+/* Who owns what is kept: a key's name where it has one, else the key, whatever its place; with a salt that stays in the directory. */
+static void owners_are_names_or_keys(void **state)
+{
+    char path[300], salted[300], other[300];
     (void)state;
-    check_status(srv_keys_open("for-anna,for-bert", NULL, &before, &err), &err);
-    check_status(srv_keys_open("for-bert", NULL, &after, &err), &err);
-    assert_true(srv_keys_check(before, "for-anna", &anna) && srv_keys_check(before, "for-bert", &bert));
-    assert_true(srv_keys_check(after, "for-bert", &now));
-    assert_string_equal(now.name, anna.name); /* the first */
-    assert_string_equal(now.owner, bert.owner);
-    assert_string_not_equal(now.owner, anna.owner);
-    assert_true(strlen(now.owner) == 64 && !strstr(now.owner, "bert"));
-    assert_false(srv_keys_check(after, "for-anna", &now));
-    assert_string_equal(now.owner, "");
-    srv_keys_close(before);
-    srv_keys_close(after);
-    check_status(srv_keys_open(NULL, NULL, &before, &err), &err);
-    assert_true(srv_keys_check(before, NULL, &now));
-    assert_string_equal(now.owner, "");
-    srv_keys_close(before);
+    mkdir(folder, 0700);
+    snprintf(path, sizeof path, "%s/keys", folder);
+    snprintf(salted, sizeof salted, "%s/salted", folder);
+    snprintf(other, sizeof other, "%s/other", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("for-carl\nfor-anna name=team\nfor-bert name=team priority=3 admin\nteam\n", f);
+    fclose(f);
+    const srv_keys_options file = {.path = path, .salt_directory = salted},
+                           list = {.list = "for-bert,for-carl", .salt_directory = salted},
+                           elsewhere = {.path = path, .salt_directory = other}, nowhere = {.path = path},
+                           shared = {.path = path, .share_prefixes = true};
+    const srv_key_owner anna = owner_of(&file, "for-anna"), bert = owner_of(&file, "for-bert"),
+                        carl = owner_of(&file, "for-carl"), team = owner_of(&file, "team");
+    assert_string_equal(anna.owner, bert.owner);
+    assert_true(anna.caller.owner == bert.caller.owner && anna.caller.owner != carl.caller.owner);
+    assert_string_not_equal(team.owner, anna.owner); /* a key is no name */
+    assert_string_not_equal(carl.owner, team.owner);
+    assert_true(!anna.caller.admin && bert.caller.admin && bert.priority == 3 && !carl.caller.admin);
+    assert_true(strlen(carl.owner) == 64 && !strstr(carl.owner, "carl"));
+    assert_string_equal(owner_of(&file, "for-carl").owner, carl.owner); /* another process */
+    assert_string_equal(owner_of(&list, "for-carl").owner, carl.owner); /* another place */
+    assert_true(owner_of(&list, "for-carl").caller.admin);
+    assert_string_not_equal(owner_of(&elsewhere, "for-carl").owner, carl.owner);
+    assert_string_not_equal(owner_of(&nowhere, "for-carl").owner, owner_of(&nowhere, "for-carl").owner);
+    assert_int_equal(owner_of(&shared, "for-anna").caller.owner, 0);
+    assert_int_equal(owner_of(&shared, "for-carl").caller.owner, 0);
+    assert_string_not_equal(owner_of(&shared, "for-carl").owner, "");
+    const srv_key_owner nobody = owner_of(&(srv_keys_options){.list = NULL}, NULL);
+    assert_string_equal(nobody.owner, "");
+    assert_true(nobody.caller.owner == 0 && nobody.caller.admin);
 }
 
 /* ---- Traces ---- */
@@ -406,7 +432,7 @@ int main(void)
                                         folder_remove),
         cmocka_unit_test_setup_teardown(responses_that_leave_memory_are_on_disk, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(what_was_deleted_does_not_come_back, folder_make, folder_remove),
-        cmocka_unit_test(owners_are_keys_and_not_their_names),
+        cmocka_unit_test(owners_are_names_or_keys),
         cmocka_unit_test(responses_are_found_by_their_owner_alone),
         cmocka_unit_test_setup_teardown(responses_survive_on_disk, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(several_threads_keep_responses, folder_make, folder_remove),

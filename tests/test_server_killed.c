@@ -91,7 +91,7 @@ static int64_t reported(srv_engine *e)
 {
     srv_kept_report list[16];
     int64_t most = 0;
-    const int count = srv_engine_kept(e, list, 16);
+    const int count = srv_engine_kept(e, &(srv_caller){.admin = true}, list, 16);
     for (int i = 0; i < count && i < 16; i++) {
         most = list[i].disk_bytes > 0 && list[i].tokens > most ? list[i].tokens : most;
     }

@@ -13,9 +13,12 @@
 #include "folder.h"
 #include "server/scheduler/cachedir.h"
 #include "server/scheduler/engine.h"
+#include "server/scheduler/kept.h"
 #include "server/scheduler/prefix.h"
 #include "server/scheduler/slot_file.h"
 #include "server_case.h"
+
+static const srv_caller admin = {.admin = true};
 
 /* The conversation so far, and what the user says next. */
 static int next_turn(int32_t *tokens, int count, const client *c, int64_t vocab, int number)
@@ -362,6 +365,73 @@ static void a_common_beginning_is_kept(void **state)
     }
 }
 
+/* The tokens that were found of a prompt of an owner's. */
+static int64_t found_of(srv_engine *e, uint64_t owner, const int32_t *tokens, int count)
+{
+    client *c = new_client();
+    srv_job_options o = job_of(c, tokens, count, 4);
+    o.owner = owner;
+    submit(e, c, &o);
+    wait_last(c);
+    assert_int_equal(c->last, SRV_DONE);
+    const int64_t found = c->usage.cached_tokens;
+    free_client(c);
+    return found;
+}
+
+/* All of a prompt of 200 tokens, or none. */
+static bool is_found(int64_t found, bool expected)
+{
+    return expected ? found >= 199 : found == 0;
+}
+
+/* One client's prompt is not found by another, in a sequence, in memory or on disk, also after a restart; what the server itself computed
+ * (owner 0) is found by all, whoever used it first. */
+static void clients_find_what_is_their_own(void **state)
+{
+    enum { ANNA = 0x1234567890abcdef, BERT = 0x1234567890abcd11 };
+    (void)state;
+    for (int f = 0; f < 3; f++) {
+        for (int parallel = 1; parallel <= 3; parallel += 2) {
+            int32_t warm[260], tokens[200];
+            char directory[256];
+            snprintf(directory, sizeof directory, "%s/own%d-%d", folder, f, parallel);
+            mo_model *model = open_model(families[f], "none", parallel);
+            const int64_t vocab = vocab_of(model);
+            const srv_engine_options o = {.parallel = parallel, .cache_dir = directory};
+            prompt_of(vocab, 3, 0, 3, 260, warm);
+            prompt_of(vocab, 5, 0, 5, 200, tokens);
+            srv_engine *e = open_engine(model, o);
+            assert_int_equal(found_of(e, 0, warm, 200), 0);
+            for (int restarts = 0; restarts < 2; restarts++) {
+                assert_true(found_of(e, ANNA, warm, 220) >= 199);
+                assert_true(found_of(e, BERT, warm, 240) >= 199);
+                assert_true(found_of(e, BERT, warm, 260) >= (f < 2 ? 240 : 199));
+                assert_true(is_found(found_of(e, ANNA, tokens, 200), restarts > 0));
+                assert_true(is_found(found_of(e, BERT, tokens, 200), restarts > 0));
+                assert_true(is_found(found_of(e, 77, tokens, 200), restarts > 0));
+                assert_true(is_found(found_of(e, ANNA, tokens, 200), true));
+                assert_true(is_found(found_of(e, BERT, tokens, 200), true));
+                srv_engine_close(e);
+                e = open_engine(model, o);
+            }
+            /* What is listed and dropped is the client's own. */
+            srv_kept_report list[32];
+            const srv_caller anna = {.owner = ANNA}, other = {.owner = 99};
+            const int all = srv_engine_kept(e, &admin, list, 32), own = srv_engine_kept(e, &anna, list, 32),
+                      shared = srv_engine_kept(e, &other, list, 32);
+            assert_true(shared >= 1 && own > shared && all > own);
+            assert_int_equal(srv_engine_drop_kept(e, NULL, &other), 0);
+            assert_int_equal(srv_engine_drop_kept(e, list[0].id, &anna), 0); /* what is for all */
+            assert_int_equal(srv_engine_drop_kept(e, NULL, &anna), own - shared);
+            assert_int_equal(found_of(e, ANNA, tokens, 200), 0);
+            assert_true(is_found(found_of(e, BERT, tokens, 200), true));
+            srv_engine_close(e);
+            mo_model_close(model);
+        }
+    }
+}
+
 static void kept_sessions_outlive_the_process(void **state)
 {
     (void)state;
@@ -650,13 +720,13 @@ static void what_is_lent_is_not_closed(void **state)
     check_status(mo_session_open(model, NULL, &session, &err), &err);
     check_status(srv_prefix_open(&(srv_prefix_options){.rewinds = true}, &p, &err), &err);
     prompt_of(vocab_of(model), 5, 0, 5, 200, tokens);
-    const srv_prefix_key key = {0, tokens, 100}, longer = {0, tokens, 200};
+    const srv_prefix_key key = {0, tokens, 100, 0}, longer = {0, tokens, 200, 0};
     int64_t usable;
     srv_prefix_keep(p, &key, snapshot_of(session, tokens, 100));
     const mo_snapshot *found = srv_prefix_find(p, &longer, &usable);
     assert_true(found && usable == 100);
     srv_prefix_keep(p, &longer, snapshot_of(session, tokens, 200)); /* serves the shorter one as well */
-    srv_prefix_drop(p, 0);
+    srv_prefix_drop(p, 0, &admin);
     srv_prefix_make_room(p, never_enough, NULL);
     assert_true(snapshot_bytes(model) > 0);
     check_status(mo_session_restore(session, found, -1, &err), &err);
@@ -734,8 +804,8 @@ static void the_cache_is_usable_while_a_session_is_read(void **state)
         while (!atomic_load(&read_is_held)) {
             usleep(1000);
         }
-        const int listed = srv_prefix_list(s.prefix, &entry, 1);
-        const int gone = dropped ? srv_prefix_drop(s.prefix, 0) : 0;
+        const int listed = srv_prefix_list(s.prefix, &admin, &entry, 1);
+        const int gone = dropped ? srv_prefix_drop(s.prefix, 0, &admin) : 0;
         atomic_store(&gate_open, true);
         pthread_join(thread, NULL);
         assert_false(atomic_load(&gate_gave_up));
@@ -743,7 +813,7 @@ static void the_cache_is_usable_while_a_session_is_read(void **state)
         assert_int_equal(gone, dropped);
         assert_int_equal(s.found, !dropped);
         assert_int_equal(s.usable, dropped ? 0 : 100);
-        assert_int_equal(srv_prefix_list(s.prefix, &entry, 1), !dropped);
+        assert_int_equal(srv_prefix_list(s.prefix, &admin, &entry, 1), !dropped);
         srv_prefix_return(s.prefix);
         srv_prefix_close(s.prefix);
     }
@@ -769,7 +839,7 @@ static void a_lost_device_takes_no_session_that_is_in_ram(void **state)
     srv_prefix_key keys[2];
     for (int i = 0; i < 2; i++) { /* the first, on the device, is the oldest */
         prompt_of(vocab_of(model), 5 + i, 0, 5 + i, 100, tokens[i]);
-        keys[i] = (srv_prefix_key){0, tokens[i], 100};
+        keys[i] = (srv_prefix_key){0, tokens[i], 100, 0};
         mo_snapshot *s = snapshot_of(session, tokens[i], 100);
         if (i == 1) {
             check_status(mo_snapshot_spill(s, &err), &err);
@@ -799,7 +869,7 @@ static void slot_files_that_contradict_themselves_are_refused(void **state)
     prompt_of(vocab_of(model), 5, 0, 5, 60, tokens);
     free_client(ask(e, tokens, 60, 4));
     srv_slot_file_report report;
-    check_status(srv_slot_save(e, 0, folder, "good", &report, &err), &err);
+    check_status(srv_slot_save(e, 0, &admin, folder, "good", &report, &err), &err);
     srv_engine_key(e, true, key, sizeof key);
     srv_cachedir *dir;
     check_status(srv_cachedir_open(folder, key, INT64_MAX, &dir, &err), &err);
@@ -812,9 +882,9 @@ static void slot_files_that_contradict_themselves_are_refused(void **state)
     check_status(srv_cachedir_write_as(dir, "short", saved, count - 1, snapshot, size, &bytes, &err), &err);
     saved[count / 2] ^= 1;
     check_status(srv_cachedir_write_as(dir, "other", saved, count, snapshot, size, &bytes, &err), &err);
-    assert_int_equal(srv_slot_restore(e, 0, folder, "short", &report, &err), MO_EFORMAT);
-    assert_int_equal(srv_slot_restore(e, 0, folder, "other", &report, &err), MO_EFORMAT);
-    check_status(srv_slot_restore(e, 0, folder, "good", &report, &err), &err);
+    assert_int_equal(srv_slot_restore(e, 0, &admin, folder, "short", &report, &err), MO_EFORMAT);
+    assert_int_equal(srv_slot_restore(e, 0, &admin, folder, "other", &report, &err), MO_EFORMAT);
+    check_status(srv_slot_restore(e, 0, &admin, folder, "good", &report, &err), &err);
     free(saved);
     free(snapshot);
     srv_cachedir_close(dir);
@@ -834,6 +904,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(conversations_that_take_turns_are_all_kept),
         cmocka_unit_test(sixteen_conversations_are_kept_beside_each_other),
         cmocka_unit_test(a_common_beginning_is_kept),
+        cmocka_unit_test(clients_find_what_is_their_own),
         cmocka_unit_test(kept_sessions_outlive_the_process),
         cmocka_unit_test(a_killed_process_loses_no_kept_session),
         cmocka_unit_test(damaged_sessions_are_computed_again),

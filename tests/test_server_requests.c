@@ -19,6 +19,7 @@
 #include "server/requests/choice.h"
 #include "server/requests/constraint.h"
 #include "server/requests/conversation.h"
+#include "server/requests/known_fields.h"
 #include "server/requests/parameters.h"
 #include "server/requests/rendering.h"
 #include "server/requests/thinking.h"
@@ -246,7 +247,7 @@ static bool read_parameters(const char *text, srv_dialect dialect, srv_parameter
     *root = read_request(text);
     *p = srv_parameters_default();
     const srv_field f = srv_field_root(*root, fault);
-    return srv_unserved_check(&f, dialect) && srv_parameters_read(&f, dialect, model, p) &&
+    return srv_known_fields_check(&f, dialect, false) && srv_parameters_read(&f, dialect, model, p) &&
            srv_thinking_read(&f, p);
 }
 
@@ -961,7 +962,7 @@ static void prompts_come_in_all_forms(void **state)
         bool several = false;
         json_t *root = read_request(cases[i].request);
         const srv_field f = srv_field_root(root, &fault), p = srv_member(&f, "p");
-        const bool good = srv_prompts_read(&p, model, tokens, 4, &count, &several);
+        const bool good = srv_prompts_read(&p, model, NULL, tokens, 4, &count, &several);
         if (good != (cases[i].count > 0) ||
             (good && (count != cases[i].count || several != cases[i].several))) {
             fail_msg("%s: %zu prompts; %s", cases[i].request, count, fault.message);

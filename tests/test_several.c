@@ -7,12 +7,14 @@
 #include "api/model.h"
 #include "device/sim/sim.h"
 #include "gpu/objects.h"
+#include "lanes.h"
 #include "sanitized.h"
 
 static char two[64], three[96];
 
 /* Attention, windows, recurrent layers of two kinds, latent attention. */
-static const char *const families[] = {"qwen3moe", "gpt-oss", "qwen3next", "jamba", "deepseek2"};
+static const char *const families[] = {"qwen3moe", "gpt-oss",   "qwen3next",
+                                       "jamba",    "deepseek2", "kimi-linear"};
 enum { FAMILIES = sizeof families / sizeof *families, FAMILY_STEP = SANITIZED ? 2 : 1 };
 
 static mo_plan_report plan_of(const oracle *o, const setting *s)
@@ -385,7 +387,7 @@ static void all_tiers_together_need_no_disk(void **state)
         tokens[i] = (i * 7919 + i * i * 31 + 11) % 4096;
     }
     for (mo_gpu *gpu = model->gpu; gpu; gpu = gpu->next) { /* experts had better cross, and others give way */
-        gpu->lanes.cpu_rate = mo_lane_rate_of(2e7);
+        start_cpu(gpu, 2e7);
     }
     mo_feed f = {.size = sizeof f, .session = session, .tokens = tokens, .count = PROMPT};
     assert_int_equal(mo_session_feed(&f, 1, &err), MO_OK);

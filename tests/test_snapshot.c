@@ -21,8 +21,16 @@ enum {
 };
 
 /* All positions; windows; recurrent; windows with other heads. */
-static const char *const families[] = {"qwen3moe", "gpt-oss-mxfp4", "qwen3next", "gemma4"};
+static const char *const families[] = {"qwen3moe", "gpt-oss-mxfp4", "qwen3next",
+                                       "gemma4",   "kimi-linear",   "deepseek4"};
 enum { FAMILIES = sizeof families / sizeof *families };
+
+/* NULL: no device computes the family. */
+static const oracle *find_for(const char *name, const char *device)
+{
+    const oracle *o = find_model(name);
+    return device && o->cpu_only ? NULL : o;
+}
 
 /* ---- A model with texts ------------------------------------------------------------------------ */
 
@@ -239,7 +247,7 @@ static void walk_alone(const char *device)
 {
     static const mo_kv_type kinds[] = {MO_KV_I16, MO_KV_F32, MO_KV_Q8_0};
     for (int i = 0; i < FAMILIES; i++) {
-        const oracle *o = find_model(families[i]);
+        const oracle *o = find_for(families[i], device);
         for (int k = SANITIZED ? i % 3 : 0; o && k < 3; k += SANITIZED ? 3 : 1) {
             world w;
             const mo_model_options options = settings(device, kinds[k]);
@@ -277,7 +285,7 @@ static void several_threads(const char *device)
 {
     enum { THREADS = 4 };
     for (int i = 0; i < FAMILIES; i++) {
-        const oracle *o = find_model(families[i]);
+        const oracle *o = find_for(families[i], device);
         if (!o) {
             continue;
         }
@@ -573,7 +581,7 @@ static void bytes_of_a_snapshot_are_told(void **state)
 static void out_of_blocks(const char *device)
 {
     for (int i = 0; i < FAMILIES; i++) {
-        const oracle *o = find_model(families[i]);
+        const oracle *o = find_for(families[i], device);
         world w;
         mo_model_options options = settings(device, MO_KV_I16);
         mo_error err = {.detail = ""};
@@ -693,7 +701,7 @@ static void the_first_positions_alone(void **state)
 {
     (void)state;
     for (int i = 0; i < FAMILIES; i++) {
-        const oracle *o = find_model(families[i]);
+        const oracle *o = find_for(families[i], NULL);
         world w;
         mo_error err = {.detail = ""};
         const mo_model_options options = settings(NULL, MO_KV_I16);
@@ -738,7 +746,7 @@ static void sessions_of_other_sizes(void **state)
 {
     (void)state;
     for (int i = 0; i < FAMILIES; i++) {
-        const oracle *o = find_model(families[i]);
+        const oracle *o = find_for(families[i], NULL);
         world w;
         mo_error err = {.detail = ""};
         const mo_model_options options = settings(NULL, MO_KV_I16);
@@ -779,7 +787,7 @@ static void snapshots_are_spilled(void **state)
 {
     (void)state;
     for (int i = 0; i < FAMILIES; i++) {
-        const oracle *o = find_model(families[i]);
+        const oracle *o = find_for(families[i], device_name);
         world w;
         mo_error err = {.detail = ""};
         mo_model_options options = settings(device_name, MO_KV_I16);
@@ -821,7 +829,7 @@ static void a_lost_device_takes_its_snapshots(void **state)
 {
     (void)state;
     for (int i = 0; i < FAMILIES; i++) {
-        const oracle *o = find_model(families[i]);
+        const oracle *o = find_for(families[i], device_name);
         world w;
         mo_error err = {.detail = ""};
         if (!o || strcmp(device_name, "sim") != 0) {
@@ -857,10 +865,10 @@ static void bytes_and_other_openings(void **state)
 {
     (void)state;
     for (int i = 0; i < FAMILIES; i++) {
-        const oracle *o = find_model(families[i]);
+        const oracle *o = find_for(families[i], NULL);
         const char *const places[] = {NULL, device_name};
         const mo_kv_type kv = i % 2 ? MO_KV_Q8_0 : MO_KV_I16;
-        for (int p = 0; o && p < 4; p++) {
+        for (int p = 0; p < (o->cpu_only ? 1 : 4); p++) {
             world w;
             mo_error err = {.detail = ""};
             uint8_t *bytes = NULL;
@@ -912,7 +920,7 @@ static void used_blocks_leave_nothing_behind(void **state)
     (void)state;
     const mo_block_source poisoned = {.take = take_poisoned, .give = mo_block_source_ram.give};
     for (int i = 0; i < FAMILIES; i++) {
-        const oracle *o = find_model(families[i]);
+        const oracle *o = find_for(families[i], NULL);
         for (int k = 0; o && k < MO_KV_TYPES; k++) {
             world w;
             const mo_model_options options = settings(NULL, (mo_kv_type)k);
@@ -933,6 +941,7 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[1]);
     }
     read_models();
+    model_count += oracle_read_list("cpu.txt", models + model_count);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_order_gives_the_same_bits),
         cmocka_unit_test(any_order_gives_the_same_bits_on_a_device),

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -17,10 +19,10 @@
 static void a_block_holds_each_vector_once(void **test)
 {
     (void)test;
-    static const mo_kv_shape shapes[] = {{MO_KV_F32, 1, 64, 64, 0},
-                                         {MO_KV_F32, 3, 5, 7, 0},
-                                         {MO_KV_F32, 2, 128, 96, 0},
-                                         {MO_KV_F32, 4, 20, 33, 0}};
+    static const mo_kv_shape shapes[] = {{MO_KV_F32, 1, 64, 64, 0, 0, false},
+                                         {MO_KV_F32, 3, 5, 7, 0, 0, false},
+                                         {MO_KV_F32, 2, 128, 96, 0, 0, false},
+                                         {MO_KV_F32, 4, 20, 33, 0, 0, false}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const mo_kv_shape s = shapes[i];
         const int64_t bytes = mo_kv_block_bytes(s);
@@ -367,6 +369,83 @@ static void states_beyond_the_plan_bring_their_own(void **test)
     mo_block_pool_close(pool, false);
 }
 
+/* ---- Memory that goes back -------------------------------------------------------------------- */
+
+/* Bytes of the blocks' pages that are in RAM. */
+static int64_t resident_bytes(const uint64_t *addresses, int count, int64_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    int64_t sum = 0;
+    for (int i = 0; i < count; i++) {
+        for (uintptr_t at = addresses[i] / page * page; at < addresses[i] + (uintptr_t)bytes; at += page) {
+            unsigned char there = 0;
+            assert_int_equal(mincore((void *)at, (size_t)page, &there), 0);
+            sum += there & 1 ? (int64_t)page : 0;
+        }
+    }
+    return sum;
+}
+
+/* What nobody holds goes back to the system when the pool is trimmed, what somebody holds stays as it is, and a block that is taken
+ * again can be written. Blocks of homes, loose ones and those of chunks; runs that are longer than what is given back at once. */
+static void free_blocks_go_back_to_the_system(void **test)
+{
+    (void)test;
+    enum { COUNT = 96, KEPT = COUNT / 8 };
+    const int64_t bytes = 512 << 10;
+    const mo_block_need need = {bytes, COUNT / 4};
+    const int64_t total = COUNT / 2;
+    const mo_block_share planned = {.needs = &need,
+                                    .layers = 1,
+                                    .states = 2,
+                                    .total = &total,
+                                    .kept_bytes = bytes * COUNT / 2,
+                                    .fixed = true};
+    mo_block_pool *pool = mo_block_pool_open(&need, 1, &mo_block_source_ram, &planned);
+    int home;
+    assert_int_equal(mo_block_pool_enter(pool, &need, &home, NULL), MO_OK);
+    int32_t numbers[COUNT];
+    uint64_t addresses[COUNT], gone[COUNT];
+    int free_count = 0;
+    mo_block_pool_lock(pool);
+    for (int i = 0; i < COUNT; i++) {
+        numbers[i] = mo_block_acquire(pool, 0, home, i, MO_KEEPS);
+        assert_true(numbers[i] >= 0);
+        addresses[i] = mo_block_address(pool, numbers[i]);
+        memset((void *)(uintptr_t)addresses[i], i + 1, (size_t)bytes);
+    }
+    mo_block_pool_unlock(pool);
+    mo_block_pool_trim(pool); /* there is nothing to give */
+    assert_true(resident_bytes(addresses, COUNT, bytes) >= bytes * COUNT);
+    mo_block_pool_lock(pool);
+    for (int i = 0; i < COUNT; i++) {
+        if (i % (COUNT / KEPT) != 3) {
+            mo_block_release(pool, numbers[i], MO_KEEPS);
+            gone[free_count++] = addresses[i];
+        }
+    }
+    mo_block_pool_unlock(pool);
+    const int64_t before = resident_bytes(gone, free_count, bytes);
+    mo_block_pool_trim(pool);
+    assert_true(resident_bytes(gone, free_count, bytes) <= before / 20);
+    for (int i = 3; i < COUNT; i += COUNT / KEPT) {
+        const uint8_t *at = (const uint8_t *)(uintptr_t)addresses[i];
+        assert_true(at[0] == i + 1 && memcmp(at, at + 1, (size_t)bytes - 1) == 0);
+    }
+    mo_block_pool_lock(pool);
+    for (int i = 0; i < free_count; i++) {
+        const int32_t number = mo_block_acquire(pool, 0, -1, 0, MO_HOLDS);
+        assert_true(number >= 0);
+        memset((void *)(uintptr_t)mo_block_address(pool, number), 255, (size_t)bytes);
+    }
+    mo_block_pool_unlock(pool);
+    for (int i = 3; i < COUNT; i += COUNT / KEPT) {
+        const uint8_t *at = (const uint8_t *)(uintptr_t)addresses[i];
+        assert_true(at[0] == i + 1 && memcmp(at, at + 1, (size_t)bytes - 1) == 0);
+    }
+    mo_block_pool_close(pool, false);
+}
+
 /* ---- Saving and going back --------------------------------------------------------------------- */
 
 /* A saved state does not depend on how much the session could hold; of a window it brings what is still seen, so going
@@ -445,6 +524,7 @@ int main(void)
         cmocka_unit_test(restoring_leaves_the_others_alone),
         cmocka_unit_test(a_pool_against_a_list),
         cmocka_unit_test(states_beyond_the_plan_bring_their_own),
+        cmocka_unit_test(free_blocks_go_back_to_the_system),
         cmocka_unit_test(saved_windows_go_back_as_far_as_they_see),
         cmocka_unit_test(planned_bytes_are_those_of_the_blocks),
     };

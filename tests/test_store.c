@@ -20,6 +20,7 @@
 #include "oracle.h"
 #include "sanitized.h"
 #include "store/tiers.h"
+#include "sweep.h"
 
 static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
@@ -177,67 +178,79 @@ static void compare(const oracle *o, const float *want, const setting *s)
     free(got);
 }
 
+static int policies(void)
+{
+    int count = 0;
+    while (mo_policy_at(count)) {
+        count++;
+    }
+    return count;
+}
+
+/* A setting against the model that is all in RAM. */
+static void compare_with_ram(const oracle *o, const setting *s)
+{
+    float *want = logits_of(o, &(setting){.percent = -1});
+    compare(o, want, s);
+    free(want);
+}
+
 static void budgets_and_policies(void **state)
 {
     static const int percents[] = {75, 50, 25, 0};
     (void)state;
-    for (int m = 0; m < model_count; m += MODEL_STEP) {
-        const oracle *o = &models[m];
-        float *want = logits_of(o, &(setting){.percent = -1});
-        for (int p = 0; mo_policy_at(p); p++) {
-            for (int i = 0; i < 4; i++) {
-                for (int predict = 0; predict < 2; predict++) {
-                    compare(o, want,
-                            &(setting){.percent = percents[i],
-                                       .policy = mo_policy_at(p)->name,
-                                       .predict = predict,
-                                       .readers = 1 + (p + i) % 4,
-                                       .io = i % 2 ? MO_IO_CACHED : MO_IO_DIRECT,
-                                       .plain = predict,
-                                       .step = predict ? 1 : 0});
-                }
-            }
-        }
-        free(want);
+    sweep s = {.name = "store.budgets",
+               .axes = {{"model", model_count},
+                        {"policy", policies()},
+                        {"percent", 4},
+                        {"predict", 2},
+                        {"readers", 4},
+                        {"io", 2}},
+               .meet = {{1, 2}, {0, 3}, {1, 3}, {2, 3}, {4, 5}},
+               .fewer = MODEL_STEP};
+    while (sweep_next(&s)) {
+        const bool predict = s.at[3];
+        compare_with_ram(&models[s.at[0]], &(setting){.percent = percents[s.at[2]],
+                                                      .policy = mo_policy_at(s.at[1])->name,
+                                                      .predict = predict,
+                                                      .readers = 1 + s.at[4],
+                                                      .io = s.at[5] ? MO_IO_CACHED : MO_IO_DIRECT,
+                                                      .plain = predict,
+                                                      .step = predict});
     }
 }
 
 static void readers_and_ways(void **state)
 {
     (void)state;
-    for (int m = SANITIZED; m < model_count; m += MODEL_STEP) { /* others than of the test before */
-        const oracle *o = &models[m];
-        float *want = logits_of(o, &(setting){.percent = -1});
-        for (int readers = 1; readers <= 4; readers++) {
-            for (int variant = 0; variant < 4; variant++) {
-                compare(o, want,
-                        &(setting){.percent = 25,
-                                   .readers = readers,
-                                   .io = variant & 1 ? MO_IO_CACHED : MO_IO_DIRECT,
-                                   .plain = variant & 2,
-                                   .threads = 1 + readers % 3,
-                                   .step = readers});
-            }
-        }
-        free(want);
+    sweep s = {
+        .name = "store.readers",
+        .axes =
+            {{"model", model_count}, {"readers", 4}, {"io", 2}, {"plain", 2}, {"step", 4}, {"threads", 3}},
+        .meet = {{1, 2}, {1, 3}, {2, 3}, {1, 4}, {1, 5}},
+        .fewer = MODEL_STEP};
+    while (sweep_next(&s)) {
+        compare_with_ram(&models[s.at[0]], &(setting){.percent = 25,
+                                                      .readers = 1 + s.at[1],
+                                                      .io = s.at[2] ? MO_IO_CACHED : MO_IO_DIRECT,
+                                                      .plain = s.at[3],
+                                                      .step = 1 + s.at[4],
+                                                      .threads = 1 + s.at[5]});
     }
 }
 
 static void streamed_layers(void **state)
 {
     (void)state;
-    for (int m = 0; m < model_count; m += MODEL_STEP) {
-        const oracle *o = &models[m];
-        float *want = logits_of(o, &(setting){.percent = -1});
-        for (int streamed = 1; streamed <= 2; streamed++) {
-            for (int buffers = 2; buffers <= 3; buffers++) {
-                compare(o, want,
-                        &(setting){.percent = -1, .streamed = streamed, .buffers = buffers, .step = 5});
-                compare(o, want,
-                        &(setting){.percent = 50, .streamed = streamed, .buffers = buffers, .step = 1});
-            }
-        }
-        free(want);
+    sweep s = {.name = "store.streamed",
+               .axes = {{"model", model_count}, {"streamed", 2}, {"buffers", 2}, {"experts", 2}, {"step", 2}},
+               .meet = {{0, 1}, {1, 2}, {1, 3}, {3, 4}},
+               .fewer = MODEL_STEP};
+    while (sweep_next(&s)) {
+        compare_with_ram(&models[s.at[0]], &(setting){.percent = s.at[3] ? 50 : -1,
+                                                      .streamed = 1 + s.at[1],
+                                                      .buffers = 2 + s.at[2],
+                                                      .step = s.at[4] ? 1 : 5});
     }
 }
 
@@ -911,6 +924,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(exchanges_take_place),
     };
     model_count = oracle_read(models);
+    model_count += oracle_read_list("cpu.txt", models + model_count);
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }

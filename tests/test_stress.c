@@ -269,7 +269,8 @@ static mo_model_options options_of(const char *device)
 static void on_the_cpu(void **state)
 {
     (void)state;
-    const mo_model_options o = options_of("none");
+    mo_model_options o = options_of("none");
+    o.speculate = MO_SPECULATE_AUTO;
     use_place(&o, 1);
 }
 

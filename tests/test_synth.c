@@ -83,6 +83,7 @@ static void shapes_have_the_published_size(void **state)
         {"smollm2-135m", 0.1345},
         {"smollm2-1.7b", 1.711},
         {"glm-4.5-air", 106.9},
+        {"deepseek-v3.2", 671.9}, {"glm-5", 744.0}, {"glm-5.2", 743.0},
         {"deepseek-v3", 671.0},       {"kimi-k2", 1026.0},         {"glm-4.7-flash", 29.9},
         {"deepseek-v2-lite", 15.7},
         {"lfm2-8b-a1b", 8.34},
@@ -101,6 +102,12 @@ static void shapes_have_the_published_size(void **state)
         {"glm-4-9b", 9.40},
         {"granite-3.3-8b", 8.17},
         {"ernie-4.5-0.3b", 0.3607},
+        {"qwen3-235b-a22b", 235.1}, {"qwen3-coder-480b-a35b", 480.2}, {"glm-4.5", 352.8}, {"glm-4.6", 352.8},
+        {"trinity-mini", 26.1}, {"laguna-xs.2", 33.4}, {"step-3.5-flash", 196.9}, {"mimo-v2-flash", 308.8},
+        {"mistral-small-3.2", 23.57}, {"ministral-3-8b", 8.49}, {"mistral-small-4", 119.0},
+        {"qwen3-vl-30b-a3b", 30.5}, {"qwen3-vl-235b-a22b", 235.1}, {"hy3", 295.0}, {"k-exaone-236b-a23b", 236.6},
+        {"north-mini-code", 30.5}, {"nemotron-3-nano-30b-a3b", 31.6}, {"nemotron-h-8b", 8.1},
+        {"kimi-linear-48b-a3b", 49.1}, {"deepseek-v4-flash", 284.3},
         /* clang-format on */
     };
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
@@ -156,6 +163,11 @@ static void formats_are_the_published_ones(void **state)
         {"gemma-4-26b-a4b", "blk.5.attn_k.weight", {2816, 1024, 1}, MO_Q4_K},
         {"gemma-4-26b-a4b", "blk.4.attn_v.weight", {2816, 2048, 1}, MO_Q4_K},
         {"gemma-4-26b-a4b", "rope_freqs.weight", {256, 1, 1}, MO_F32},
+        {"trinity-mini", "blk.0.attn_gate.weight", {2048, 4096, 1}, MO_Q4_K},
+        {"laguna-xs.2", "blk.4.attn_gate.weight", {2048, 48, 1}, MO_Q4_K},
+        {"step-3.5-flash", "blk.1.attn_output.weight", {12288, 4096, 1}, MO_Q4_K},
+        {"mimo-v2-flash", "blk.1.attn_v.weight", {4096, 1024, 1}, MO_Q6_K},
+        {"mimo-v2-flash", "blk.0.attn_output.weight", {8192, 4096, 1}, MO_Q4_K},
         {"qwen1.5-moe-a2.7b", "blk.4.ffn_down_exps.weight", {1408, 2048, 60}, MO_Q5_0},
         {"smollm2-135m", "token_embd.weight", {576, 49152, 1}, MO_Q8_0},
         {"smollm2-135m", "blk.0.attn_q.weight", {576, 576, 1}, MO_Q5_0},
@@ -333,7 +345,7 @@ static bytes make(const mo_shape *shape, mo_synth_options options)
 {
     mo_error err = {MO_OK, ""};
     options.overwrite = true;
-    if (mo_synth_write(shape, in_folder("made.gguf"), &options, NULL, NULL, &err) != MO_OK) {
+    if (mo_synth_write(shape, NULL, in_folder("made.gguf"), &options, NULL, NULL, &err) != MO_OK) {
         fail_msg("%s: %s", shape->name, err.detail);
     }
     const bytes made = read_file(in_folder("made.gguf"));
@@ -413,7 +425,7 @@ static mo_model *with_vocabulary(int32_t tokens)
     options.layers = 1;
     options.vocabulary = options.overwrite = true;
     opening.threads = 1;
-    if (mo_synth_write(&tiny, in_folder("words.gguf"), &options, NULL, NULL, &err) != MO_OK ||
+    if (mo_synth_write(&tiny, NULL, in_folder("words.gguf"), &options, NULL, NULL, &err) != MO_OK ||
         mo_model_open(in_folder("words.gguf"), &opening, &model, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
@@ -468,8 +480,23 @@ static void a_vocabulary_of_too_few_tokens_is_refused(void **state)
     mo_error err;
     tiny.vocabulary = 256;
     options.vocabulary = true;
-    assert_int_equal(mo_synth_plan(&tiny, &options, &info, &err), MO_EINVAL);
+    assert_int_equal(mo_synth_plan(&tiny, NULL, &options, &info, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "256 tokens"));
+}
+
+/* The experts of every token: each is there, and no token has one twice. */
+static void expect_experts(const mo_gguf_tensor *t, const uint8_t *data, int32_t experts)
+{
+    const int64_t used = t->size[0];
+    for (int64_t i = 0; i < t->values; i++) {
+        int32_t id, other;
+        memcpy(&id, data + t->offset + 4 * i, sizeof id);
+        assert_true(id >= 0 && id < experts);
+        for (int64_t k = i / used * used; k < i; k++) {
+            memcpy(&other, data + t->offset + 4 * k, sizeof other);
+            assert_int_not_equal(id, other);
+        }
+    }
 }
 
 static void reader_finds_what_was_promised(void **state)
@@ -487,13 +514,17 @@ static void reader_finds_what_was_promised(void **state)
         uint32_t layers, vocabulary;
         snprintf(key, sizeof key, "%s.block_count", tiny.architecture);
         assert_int_equal(mo_gguf_u32_or(g, key, 0, &layers, NULL), MO_OK);
-        assert_int_equal(layers, 4);
+        assert_int_equal(layers, tiny.layers);
         snprintf(key, sizeof key, "%s.vocab_size", tiny.architecture);
         assert_int_equal(mo_gguf_u32_or(g, key, 0, &vocabulary, NULL), MO_OK);
         assert_int_equal(vocabulary, 300);
-        assert_int_equal(mo_gguf_tensor_count(g), mo_shape_tensors(&tiny, 4, NULL, 0));
+        assert_int_equal(mo_gguf_tensor_count(g), mo_shape_tensors(&tiny, tiny.layers, NULL, 0));
         for (int64_t t = 0; t < mo_gguf_tensor_count(g); t++) {
             const mo_gguf_tensor *at = mo_gguf_tensor_at(g, t);
+            if (at->format->type == MO_I32) {
+                expect_experts(at, made.data, tiny.experts);
+                continue;
+            }
             float *x = malloc((size_t)at->values * sizeof *x);
             mo_row_dequantize(at->format->type, made.data + at->offset, at->values, x);
             const bool below = strstr(at->name, "ssm_a") && !strstr(at->name, "ssm_alpha");
@@ -586,6 +617,39 @@ static void *drain(void *fd)
     return b;
 }
 
+static void holes_are_experts_alone(void **state)
+{
+    (void)state;
+    char whole[256], holes[256];
+    mo_error err;
+    mo_synth_options options = mo_synth_options_default();
+    const mo_shape tiny = tiny_shape(mo_shape_named("qwen3-30b-a3b"));
+    snprintf(whole, sizeof whole, "%s/whole.gguf", folder);
+    snprintf(holes, sizeof holes, "%s/holes.gguf", folder);
+    assert_int_equal(mo_synth_write(&tiny, NULL, whole, &options, NULL, NULL, &err), MO_OK);
+    options.holes = true;
+    assert_int_equal(mo_synth_write(&tiny, NULL, holes, &options, NULL, NULL, &err), MO_OK);
+    const bytes want = read_file(whole), got = read_file(holes);
+    mo_gguf *g = NULL;
+    assert_int_equal(mo_gguf_open(whole, &g, NULL), MO_OK);
+    assert_int_equal(got.size, want.size);
+    int experts = 0;
+    for (int64_t i = 0; i < mo_gguf_tensor_count(g); i++) {
+        const mo_gguf_tensor *t = mo_gguf_tensor_at(g, i);
+        if (strstr(t->name, "_exps")) {
+            experts++;
+            memset(want.data + t->offset, 0, (size_t)t->bytes);
+        }
+    }
+    assert_true(experts >= 3);
+    assert_memory_equal(got.data, want.data, want.size);
+    mo_gguf_close(g);
+    free(want.data);
+    free(got.data);
+    unlink(whole);
+    unlink(holes);
+}
+
 static void pipe_gets_the_same_bytes(void **state)
 {
     (void)state;
@@ -600,7 +664,7 @@ static void pipe_gets_the_same_bytes(void **state)
     assert_int_equal(pthread_create(&reader, NULL, drain, &ends[0]), 0);
     snprintf(name, sizeof name, "/proc/self/fd/%d", ends[1]);
     mo_error err;
-    const mo_status status = mo_synth_write(&tiny, name, &options, NULL, NULL, &err);
+    const mo_status status = mo_synth_write(&tiny, NULL, name, &options, NULL, NULL, &err);
     close(ends[1]);
     pthread_join(reader, &got);
     close(ends[0]);
@@ -666,13 +730,14 @@ static void existing_file_is_kept(void **state)
     FILE *f = fopen(in_folder("mine.gguf"), "w");
     fputs("mine", f);
     fclose(f);
-    assert_int_equal(mo_synth_write(&tiny, in_folder("mine.gguf"), &options, NULL, NULL, &err), MO_EINVAL);
+    assert_int_equal(mo_synth_write(&tiny, NULL, in_folder("mine.gguf"), &options, NULL, NULL, &err),
+                     MO_EINVAL);
     assert_non_null(strstr(err.detail, "exists"));
     bytes b = read_file(in_folder("mine.gguf"));
     assert_int_equal(b.size, 4);
     free(b.data);
     options.overwrite = true;
-    assert_int_equal(mo_synth_write(&tiny, in_folder("mine.gguf"), &options, NULL, NULL, &err), MO_OK);
+    assert_int_equal(mo_synth_write(&tiny, NULL, in_folder("mine.gguf"), &options, NULL, NULL, &err), MO_OK);
     b = read_file(in_folder("mine.gguf"));
     assert_memory_equal(b.data, "GGUF", 4);
     free(b.data);
@@ -734,6 +799,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(fewer_layers_are_the_first_layers),
         cmocka_unit_test(nvfp4_has_scale_tensors),
         cmocka_unit_test(experts_have_a_format_of_their_own),
+        cmocka_unit_test(holes_are_experts_alone),
         cmocka_unit_test(pipe_gets_the_same_bytes),
         cmocka_unit_test(full_disk_is_said_and_nothing_left),
         cmocka_unit_test(cancelling_leaves_nothing),

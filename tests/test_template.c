@@ -13,6 +13,7 @@
 
 #include "check.h"
 #include "failing_memory.h"
+#include "sanitized.h"
 #include "template/json.h"
 #include "template/template.h"
 
@@ -406,6 +407,89 @@ static void limits_can_be_set(void **state)
     check_says(&err, "1 MiB");
 }
 
+/* What looks at a long string costs steps by its length, so that no template holds a thread for hours. Each case looks at a
+ * text of a megabyte or more, 450,000 times. */
+static void long_texts_cost_steps(void **state)
+{
+    static const char *const cases[] = {
+        "s == t",
+        "s < t",
+        "s != t",
+        "s in t",
+        "{t: i}[t ~ '']",
+        "(s ~ i)|length",
+        "s.find('é')",
+        "s.rfind('é')",
+        "s.rfind(s[5:])",
+        "s.count('é')",
+        "s.split('é')",
+        "s.rsplit('é')",
+        "s.partition('é')",
+        "s.isalpha()",
+        "s.islower()",
+        "s|trim('xö')",
+        "b.strip()",
+        "b|trim|length",
+        "s.startswith(t)",
+        "s.endswith(s[1:])",
+        "s[i * 377777 % 999999]",
+        "s[:i * 377777 % 999999]|length",
+        "s|wordcount",
+        "s|first",
+        "s.replace('é', '')",
+        "s|lower",
+        "s is lower",
+        "s.splitlines()",
+        "d[s]",
+        "'%.3s' % (s ~ i)",
+        "s ~ s",
+        "digits|int(1, 36)",
+        "(s ~ i)|truncate(90)",
+        "[s]|unique|list",
+        "[s, t]|max",
+        "s|tojson",
+        "s|list",
+    };
+    static const char setting[] =
+        "{% set s = 'xö' * 1000 * 500 %}{% set t = 'xö' * 1000 * 499 ~ 'xö' * 999 ~ 'xß' %}"
+        "{% set b = ' ' * 1000 * 1000 %}{% set digits = '9' * 1000 * 1000 %}{% set d = {t: 1} %}";
+    static const char loop[] = "{% for j in range(9) %}{% for i in range(50000) %}{% set x = ";
+    mo_template_options o = mo_template_options_default();
+    char source[sizeof setting + sizeof loop + 100], *text;
+    size_t length;
+    mo_error err;
+    (void)state;
+    o.steps = (SANITIZED ? 300 : 1500) * 1000;
+    check_status(render_with(setting, strlen(setting), "{}", &o, &text, &length, &err), &err);
+    free(text);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(source, sizeof source, "%s%s%s %%}{%% endfor %%}{%% endfor %%}", setting, loop, cases[i]);
+        const mo_status status = render_with(source, strlen(source), "{}", &o, &text, &length, &err);
+        if (status == MO_OK || (!strstr(err.detail, "steps") && !strstr(err.detail, "MiB"))) {
+            fail_msg("%s: %s", cases[i], status == MO_OK ? "rendered" : err.detail);
+        }
+    }
+}
+
+/* But what is asked of one string again and again is counted once. */
+static void long_texts_are_measured_once(void **state)
+{
+    mo_template_options o = mo_template_options_default();
+    static const char source[] =
+        "{% set s = 'xö' * 1000 * 500 %}{% set d = {s: 1} %}{% set n = namespace(c=0) %}"
+        "{% for i in range(20000) %}{% set n.c = n.c + (s|length) + d[s] + (s == s) %}{% endfor %}{{ n.c }}"
+        "{% for i in range(20000) %}{% if s[i] != 'xö'[i % 2] %}?{% endif %}{% endfor %}"
+        " {{ s[999999] }}{{ s[1000000] }}{{ s[-1000000] }}{{ s[499999:500003] }}";
+    char *text;
+    size_t length;
+    mo_error err;
+    (void)state;
+    o.steps = 3 * 1000 * 1000; /* counting each time would take hundreds of millions */
+    check_status(render_with(source, strlen(source), "{}", &o, &text, &length, &err), &err);
+    assert_string_equal(text, "20000040000 öxöxöx");
+    free(text);
+}
+
 /* A conversation that grows text by text costs its length, not its square. */
 static void long_texts_are_built_in_place(void **state)
 {
@@ -427,8 +511,9 @@ static void long_texts_are_built_in_place(void **state)
 
 /* ---- Where bytes come from ---- */
 
-static mo_jdict *made_context(mo_work *w, void *user)
+static mo_jdict *made_context(mo_work *w, const struct tm *clock, void *user)
 {
+    (void)clock;
     const char *json = user;
     mo_jdict *context = mo_json_read(w, json, strlen(json), true, "it").as.dict;
     mo_jdict_set_text(w, context, "bos", mo_jv_text(w, "<s>"));
@@ -509,6 +594,8 @@ int main(void)
         cmocka_unit_test(what_does_not_end_is_ended),
         cmocka_unit_test(deep_texts_are_refused),
         cmocka_unit_test(limits_can_be_set),
+        cmocka_unit_test(long_texts_cost_steps),
+        cmocka_unit_test(long_texts_are_measured_once),
         cmocka_unit_test(long_texts_are_built_in_place),
         cmocka_unit_test(bytes_know_where_they_came_from),
         cmocka_unit_test(every_failing_allocation_is_survived),

@@ -4,6 +4,7 @@
 Speaks TAP, as the other test programs do. The built-in model answers; nothing here depends on what it says, except that
 the same prompt at --temp 0 gets the same answer.
 """
+import fcntl
 import json
 import os
 import re
@@ -314,6 +315,21 @@ def test_session_of_run():
     assert os.stat(s).st_mode & 0o077 == 0  # a conversation is nobody else's
 
 
+def test_what_killed_saves_left_is_swept():
+    s = path("swept.session")
+    left, held, others = s + ".part-aB3xyz", s + ".part-held00", [s + ".part-toolong1", s + ".party-abcdef", path("other.session.part-aB3xyz")]
+    for name in [left, held] + others:
+        open(name, "w").close()
+    with open(held) as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        answer("-p", FOX, "-n", "2", "--session", s)
+        assert not os.path.exists(left) and all(os.path.exists(name) for name in [held] + others)
+    answer("-p", FOX, "-n", "2", "--session", s)
+    assert not os.path.exists(held) and os.path.exists(s)
+    for name in others:
+        os.unlink(name)
+
+
 def test_session_of_a_text():
     whole = answer("-p", "Once upon a time", "--raw", "-n", "24", "--ignore-eos").rstrip("\n")
     s = path("text.session")
@@ -382,14 +398,6 @@ def test_session_on_a_full_disk():
     assert os.listdir(path("full")) == ["x.session"], os.listdir(path("full"))
 
 
-def soon(end, within=0.5):
-    """`end` takes so many seconds at most, where nothing else holds the machine up: one of eight times will do."""
-    took = []
-    while not took or (min(took) >= within and len(took) < 8):
-        took.append(end())
-    assert min(took) < within, took
-
-
 def catches(process, number):
     """Waits until it does: a busy machine takes its time to begin."""
     def mask():
@@ -418,7 +426,7 @@ def test_signals_end_an_answer():
             assert out.endswith("\n") and len(out) > 1, out
             return took
 
-        soon(end)
+        tap.soon(end, 0.5)
 
 
 def test_signals_end_a_prompt():
@@ -438,7 +446,7 @@ def test_signals_end_a_prompt():
             assert child.returncode == 128 + number, child.returncode
             return took
 
-        soon(end)
+        tap.soon(end, 0.5)
 
 
 def test_json_of_an_interrupted_answer():
@@ -513,7 +521,7 @@ def test_chat_ctrl_c_ends_the_answer():
         t.say("/clear")
         return took
 
-    soon(end)
+    tap.soon(end, 0.5)
     t.ask(FOX)  # and once more
     t.type("\x03")
     assert "Ctrl-D exits" not in t.prompt()  # it was the answer that ended, not a line
@@ -597,7 +605,7 @@ def test_chat_sigterm():
             assert [r for r, _ in messages(s)] == ["user", "assistant"]
             return took
 
-        soon(end, 0.7)
+        tap.soon(end, 0.7)
 
 
 def test_chat_loses_its_terminal():
@@ -1073,11 +1081,66 @@ def test_chat_tab_completes():
     t.type("e\t")
     t.expect("t ")
     assert "max-tokens" in t.say("")
-    t.type("/load models/peb\t")
-    t.expect("ble.gguf")
+    t.type("/load models/peb\t") # pebble.gguf, and pebble-mtp.gguf
+    t.expect("ble")
+    t.type(".\t")
+    t.expect("gguf")
     assert "not a session" in t.say("")
     t.type("no\tcommand")
     t.say("")
+    leave(t)
+
+
+SEES = ["tests/data/pictures/qwen3vlmoe.gguf", "--ctx", "256", "-n", "4", "--device", "none"]
+PHOTO, SMALL = "tests/data/pictures/photo-61x37.png", "tests/data/pictures/photo-20x9.png"
+
+
+def test_chat_reads_pictures():
+    """A picture is part of the next message, as with run --image; what cannot be read is refused and the conversation goes on."""
+    want = answer(*SEES, "--image", PHOTO, "-p", "What is it?").strip()
+    both = answer(*SEES, "--image", PHOTO, "--image", SMALL, "-p", "Is <__media__> like <__media__>?").strip()
+    without = answer(*SEES, "-p", "a <__media__> b").strip()
+    said = run(*SEES, command="chat", text="/image %s\nWhat is it?\n/clear\n/image %s\n/image %s\nIs <__media__> like <__media__>?\n/clear\na <__media__> b\n" % (PHOTO, PHOTO, SMALL))
+    assert said.returncode == 0 and said.out.split("\n") == [want, both, without, ""], (said, want, both, without)
+    assert said.err.count(PHOTO + ": 61 x 37 pixels, 8 rows in the place of tokens; part of your next message") == 2, said.err
+    refused = run(*SEES, command="chat", text="/image nowhere.png\n/image README.md\n/image tests\n/image -\n/image\n/image %s\nIs <__media__> like <__media__>?\n"
+                  "/save %s\n/model pebble\nWhat is it?\n/save %s\n/regen\n/undo\n/undo\n/save %s\n" % (PHOTO, path("a.pictures"), path("b.pictures"), path("c.pictures")))
+    for words in ("/image nowhere.png: No such file", "README.md: ", "/image tests: is a directory", "/image needs the name of a file", "/image needs a file name",
+                  "2 marks <__media__> for pictures, but there is 1", "prepared for this model", "pictures are not saved"):
+        assert words in refused.err, (words, refused.err)
+    assert refused.returncode == 0 and refused.out.split("\n") == [want, want, ""], refused
+    assert not os.path.exists(path("b.pictures")) and messages("c.pictures") == [], os.listdir(FOLDER)
+    waiting = run(*SEES, command="chat", text="/image %s\n/undo\n/image %s\n/image %s\n/clear\nWhat is it?\n" % (PHOTO, PHOTO, SMALL))
+    assert "removed the picture of" in waiting.err and "removed the 2 pictures" in waiting.err and waiting.out.strip() == answer(*SEES, "-p", "What is it?").strip(), waiting
+    blind = run(*SEES, "--mmproj", "none", command="chat", text="/image %s\n" % PHOTO)
+    assert "mmproj" in blind.err and "reads no pictures" in blind.err, blind.err
+    kept = run(*SEES, "--session", path("pictures.session"), command="chat", text="/image %s\n" % PHOTO)
+    assert "--session does not keep pictures" in kept.err, kept.err
+
+
+def test_chat_pictures_and_a_full_context():
+    """A message that has no place is kept with its picture."""
+    narrow = [*SEES[:1], "--ctx", "64", "-n", "4", "--device", "none"]
+    want = answer(*narrow, "--image", PHOTO, "-p", "And this?").strip()
+    said = run(*narrow, command="chat", text="one two three four five six\n/image %s\nAnd this?\n/clear\n" % PHOTO)
+    assert "is full" in said.err and said.out.split("\n")[-2] == want, (said, want)
+
+
+def test_chat_completes_names_of_pictures():
+    t = Terminal(*SEES)
+    t.prompt()
+    t.type("/im\t")
+    t.expect("age ")
+    t.type("tests/data/pictures/photo-6\t")
+    t.expect("1x37.png")
+    assert "61 x 37 pixels" in t.say("")
+    spaced = path("my photo.png")
+    shutil.copy(PHOTO, spaced)
+    t.type("/image " + path("my\t"))  # a space that is written with a backslash
+    t.expect("photo.png")
+    assert "61 x 37 pixels" in t.say("")
+    for quote in "'", '"', "":  # as terminals write files that are dropped on them
+        assert "61 x 37 pixels" in t.say("/image %s%s%s" % (quote, spaced, quote))
     leave(t)
 
 

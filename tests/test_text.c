@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "failing_memory.h"
 #include "random.h"
+#include "sanitized.h"
 #include "text/compose.h"
 #include "text/merge.h"
 #include "text/split.h"
@@ -120,7 +121,8 @@ static void append(char *text, size_t *length, const char *piece)
 
 /* Vectors of llama.cpp. Where it approximates a pattern, ours is the published one, and the vectors where
  * that shows are listed: in the cased patterns (gpt-4o, tekken) capitals and marks outside ASCII, in the
- * older DeepSeek ones Unicode's wide spaces inside the ranges U+0800 to U+9FA5. */
+ * older DeepSeek ones Unicode's wide spaces inside the ranges U+0800 to U+9FA5, in cohere2moe also capitals inside
+ * words and digits behind letters of ASCII. */
 typedef struct vectors {
     const char *name;
     const char *json;
@@ -152,6 +154,11 @@ static const vectors files[] = {
     {"synth-bailingmoe2", "tok-synth-bailingmoe2", {0}},
     {"synth-minimax-m2", "tok-synth-minimax-m2", {73, 79, 96, 139, 146, 180}},
     {"synth-lfm2", "tok-synth-lfm2", {0}},
+    {"synth-laguna", "tok-synth-laguna", {0}},
+    {"synth-afmoe", "tok-synth-afmoe", {322, 366, 370, 386, 388, 403}},
+    {"synth-pixtral", "tok-synth-llama-bpe", {0}},
+    {"synth-exaone-moe", "tok-synth-exaone-moe", {0}},
+    {"synth-cohere2moe", "tok-synth-cohere2moe", {246, 264, 266, 267, 268, 269, 271, 322, 370, 386, 403}},
 };
 
 enum { FILES = sizeof files / sizeof *files };
@@ -233,7 +240,7 @@ static void vectors_are_equal(void **state)
                          s);
             }
         }
-        assert_false(listed(f, i) && is_ascii(s, length));
+        assert_false(listed(f, i) && is_ascii(s, length) && strcmp(f->name, "synth-cohere2moe") != 0);
     }
     assert_int_equal(differing > 0, composes);
     mo_compose_free(&normal);
@@ -1122,7 +1129,7 @@ static mo_tokenizer *open_named(const char *name)
 /* Memory beyond the tokens does not grow with a run of one character, which is one piece. */
 static void long_runs_take_little_memory(void **state)
 {
-    enum { LENGTH = 8 << 20 };
+    enum { LENGTH = (SANITIZED ? 1 : 2) << 20 };
     static const char *const names[] = {"synth-qwen2", "synth-gpt-4o", "synth-gemma4", "pieces"};
     char *text = malloc(LENGTH);
     (void)state;

@@ -16,17 +16,7 @@
 
 #include "check.h"
 #include "moraine_server.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
+#include "sweep.h"
 
 enum {
     CONTEXT = 512,
@@ -200,29 +190,28 @@ static void compare(const float *want, const setting *s)
     assert_true(r.streamed_layers == 0 || r.layers_streamed > 0);
 }
 
-/* Under sanitizers, which take their time, the first and the last of a list. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { STEP = 3 };
-#else
-enum { STEP = 1 };
-#endif
-
 static void same_bits_for_budgets_and_policies(void **state)
 {
     static const int budgets[] = {75, 50, 25, FEW, LEAST};
     mo_tier_report r;
+    int policies = 0;
     (void)state;
     float *want = logits_of(&(setting){.budget = ALL}, &r);
     assert_string_equal(r.mode, "resident");
     assert_int_equal(r.disk_reads, 0);
-    for (int p = 0; mo_policy_name(p, NULL); p += STEP) {
-        for (int b = 0; b < 5; b++) {
-            compare(want, &(setting){.budget = budgets[b],
-                                     .policy = mo_policy_name(p, NULL),
-                                     .predict = (p + b) % 2,
-                                     .readers = 1 + (p + 2 * b) % 4,
-                                     .io = (p / 2 + b) % 2 ? MO_IO_CACHED : MO_IO_DIRECT});
-        }
+    while (mo_policy_name(policies, NULL)) {
+        policies++;
+    }
+    sweep s = {.name = "tiers.budgets",
+               .axes = {{"budget", 5}, {"policy", policies}, {"predict", 2}, {"readers", 4}, {"io", 2}},
+               .meet = {{0, 2}, {1, 2}, {0, 4}},
+               .fewer = SANITIZED ? 2 : 1};
+    while (sweep_next(&s)) {
+        compare(want, &(setting){.budget = budgets[s.at[0]],
+                                 .policy = mo_policy_name(s.at[1], NULL),
+                                 .predict = s.at[2],
+                                 .readers = 1 + s.at[3],
+                                 .io = s.at[4] ? MO_IO_CACHED : MO_IO_DIRECT});
     }
     free(want);
 }
@@ -268,13 +257,14 @@ static void same_bits_for_every_way_of_reading(void **state)
     mo_tier_report r;
     (void)state;
     float *want = logits_of(&(setting){.budget = ALL}, &r);
-    for (int readers = 1; readers <= 4; readers += STEP) {
-        for (int variant = 0; variant < 4; variant++) {
-            compare(want, &(setting){.budget = readers % 2 ? 25 : 50,
-                                     .predict = variant & 1,
-                                     .readers = readers,
-                                     .io = variant & 2 ? MO_IO_CACHED : MO_IO_DIRECT});
-        }
+    sweep s = {.name = "tiers.reading",
+               .axes = {{"readers", 4}, {"io", 2}, {"predict", 2}, {"budget", 2}},
+               .meet = {{0, 1}, {1, 2}}};
+    while (sweep_next(&s)) {
+        compare(want, &(setting){.budget = s.at[3] ? 25 : 50,
+                                 .predict = s.at[2],
+                                 .readers = 1 + s.at[0],
+                                 .io = s.at[1] ? MO_IO_CACHED : MO_IO_DIRECT});
     }
     compare(want, &(setting){.budget = 25, .predict = true}); /* as measured */
     free(want);

@@ -61,6 +61,8 @@ def modules():
         "numeric": "formats, the definition of every operation, fast versions",
         "gguf": "the container: reading, writing, fingerprints",
         "template": "Jinja",
+        "picture": "image files",
+        "vision": "encoders of pictures",
         "text": "tokenizers, chat, streams",
         "grammar": "what answers may be",
         "dialogue": "answers taken apart",
@@ -80,20 +82,22 @@ def modules():
         "gpu": "a model on a device: memory, link, core, lanes ...",
         "cluster": "several ranks",
         "api": "the public functions",
+        "generation": "one answer at a time",
+        "speculate": "which tokens to guess",
         "server": "HTTP, dialects, scheduler, prefix cache",
         "hub": "models by name: store, fetching",
         "cli": "one file per command",
     }
     place = {  # x, y, width
-        "cli": (20, 16, 220), "server": (280, 16, 300), "hub": (620, 16, 220), "api": (20, 138, 380), "open": (420, 138, 520), "gpu": (420, 208, 430), "cluster": (866, 208, 86), "hotcache": (410, 278, 220),
+        "cli": (20, 16, 220), "server": (280, 16, 300), "hub": (620, 16, 220), "generation": (20, 138, 180), "speculate": (20, 208, 175), "api": (230, 138, 170), "open": (420, 138, 520), "gpu": (420, 208, 430), "cluster": (866, 208, 86), "hotcache": (410, 278, 220),
         "engine": (650, 278, 220), "profile": (420, 348, 440), "plan": (420, 418, 440), "disk": (410, 488, 90), "experts": (510, 488, 250), "store": (770, 488, 130), "kv": (215, 348, 90), "sampling": (215, 418, 130),
         "dialogue": (20, 418, 175), "grammar": (20, 488, 175),
         "text": (20, 558, 175), "synth": (215, 558, 175), "model": (410, 558, 220), "device": (650, 558, 220),
-        "gguf": (20, 628, 610), "numeric": (20, 698, 750), "net": (782, 698, 102), "template": (888, 698, 64), "base": (20, 758, 920),
+        "gguf": (20, 628, 610), "numeric": (20, 698, 650), "picture": (680, 698, 94), "vision": (215, 278, 175), "net": (782, 698, 102), "template": (888, 698, 64), "base": (20, 758, 920),
     }
     assert set(place) == set(may) == set(purpose), "a module is missing here or in modules.sh"
     for module, (x, y, width) in place.items():
-        height = 36 if module in ("numeric", "template", "net", "base") else 46
+        height = 36 if module in ("numeric", "picture", "template", "net", "base") else 46
         d.box(x, y, width, height)
         d.text(x + width / 2, y + (15 if height == 36 else 19), module + "/", 14, bold=True)
         d.text(x + width / 2, y + (30 if height == 36 else 36), purpose[module], 11, "note")
@@ -111,7 +115,7 @@ def modules():
         far = {b for a in direct for b in may[a]}
         for other in direct - far:
             (x, y, w), (ox, oy, ow) = place[module], place[other]
-            height = 36 if module in ("numeric", "template", "net", "base") else 46
+            height = 36 if module in ("numeric", "picture", "template", "net", "base") else 46
             if y == oy:  # side by side
                 d.arrow((x + w, y + height / 2), (ox - 1, y + height / 2))
                 continue

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # fuzz.sh SECONDS: libFuzzer under the address and undefined sanitizers: SECONDS for the container reader, a quarter of
-# that for texts, grammars, vocabularies, templates, answers, requests, lists of models and adapters each. Speaks TAP; a finding is left in build-fuzz/.
+# that for texts, grammars, vocabularies, templates, answers, requests, lists of models and adapters each, an eighth
+# for each decoder of image files, for encoders of pictures and for data URLs. Speaks TAP; a finding is left in build-fuzz/.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
-MO_TARGETS="make_corpus fuzz_gguf fuzz_text fuzz_vocab fuzz_grammar fuzz_template fuzz_reply fuzz_request fuzz_hub fuzz_lora" tools/build.sh build-fuzz -DCMAKE_C_COMPILER=clang \
+MO_TARGETS="make_corpus fuzz_gguf fuzz_text fuzz_vocab fuzz_grammar fuzz_template fuzz_reply fuzz_request fuzz_hub fuzz_lora fuzz_png fuzz_jpeg fuzz_webp fuzz_gif fuzz_bmp fuzz_clip fuzz_data_url" tools/build.sh build-fuzz -DCMAKE_C_COMPILER=clang \
     -DMO_FUZZ=ON -DMO_SANITIZE=address,undefined || exit 1
 mkdir -p build-fuzz/seeds
-mkdir -p build-fuzz/adapters
+mkdir -p build-fuzz/adapters build-fuzz/clips
+cp tests/data/pictures/*.gguf build-fuzz/clips/
 build-fuzz/tests/fuzz/make_corpus build-fuzz/seeds build-fuzz/adapters || exit 1
 failed=0
 
@@ -34,4 +36,9 @@ fuzz fuzz_reply $((seconds / 4)) -max_len=4096 tests/data/dialogue
 fuzz fuzz_request $((seconds / 4)) -max_len=4096 -dict=tests/fuzz/request.dict tests/data/server/requests
 fuzz fuzz_hub $((seconds / 4)) -max_len=4096 tests/data/hub
 fuzz fuzz_lora $((seconds / 4)) -max_len=65536 build-fuzz/adapters
+for format in png jpeg webp gif bmp; do
+    fuzz "fuzz_$format" $((seconds / 8)) -max_len=65536 tests/data/pictures/formats
+done
+fuzz fuzz_clip $((seconds / 8)) -max_len=524288 build-fuzz/clips
+fuzz fuzz_data_url $((seconds / 8)) -max_len=8192 tests/data/pictures/urls
 exit $failed

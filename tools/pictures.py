@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""pictures.py BUILD: makes the pictures of the documentation anew, with the built-in model: docs/pictures/*.png of the page (needs
-Chromium and npm, as tests/test_page.py does) and the charts docs/pictures/*.svg of plan and replay."""
+"""pictures.py BUILD: makes the pictures of the documentation anew, with the built-in model: docs/pictures/*.png of the page and
+experts.svg, a recording of its map (needs Chromium and npm, as tests/test_page.py does), the charts docs/pictures/*.svg of plan and replay, and a
+terminal (terminal_picture.py)."""
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import test_page as page
 where = os.path.join(root, "docs", "pictures")
 program = os.path.join(build, "moraine")
 tiers = ["--device", "sim", "--vram", "28M", "--ram", "50M"]
+small = ["--device", "sim", "--vram", "20M", "--ram", "36M"]  # something in every tier
 
 
 def of_the_page():
@@ -24,9 +26,10 @@ def of_the_page():
     assert not reason and page.browser(), reason or "there is no Chromium"
     profile = ["--profile", page.server.path("profile.json")]
     subprocess.run([program, "run", "-q", *tiers, *profile, "-p", "Tell me a story.", "-n", "400", "--ignore-eos"], check=True, stdout=subprocess.DEVNULL)
-    with page.server.Server(*tiers, *profile) as s:
-        for word, title, comment in page.in_the_browser("pictures.js", {"sim": s}):
+    with page.server.Server(*tiers, *profile) as s, page.server.Server(*small, *profile) as t:
+        for word, title, comment in page.in_the_browser("pictures.js", {"sim": s, "small": t}):
             print(comment or "%s %s" % (word, title))
+    shutil.copy(os.path.join(build, "page", "pictures", "experts.svg"), where)
     for name in ("page-chat", "page-experts", "page-machine"):
         picture = shutil.copy(os.path.join(build, "page", "pictures", name + ".png"), where)
         if shutil.which("pngquant"):  # 256 colours are enough for a page, and less than half of the bytes
@@ -38,7 +41,6 @@ def of_the_page():
 def charts():
     with tempfile.TemporaryDirectory() as folder:
         trace = os.path.join(folder, "tale.trace")
-        small = ["--device", "sim", "--vram", "20M", "--ram", "36M"]  # something in every tier
         subprocess.run([program, "plan", *small, "--svg", os.path.join(where, "plan.svg")], check=True, stdout=subprocess.DEVNULL)
         subprocess.run([program, "trace", "-q", "--chat", "-p", "Tell me a long story about a fox.", "-n", "400", "--seed", "1", "-o", trace], check=True)
         subprocess.run([program, "replay", trace, "--budget", "5%,10%,20%,40%,60%,80%", "--svg", os.path.join(where, "replay.svg")], check=True,
@@ -46,6 +48,7 @@ def charts():
 
 
 os.makedirs(where, exist_ok=True)
-of_the_page()
+subprocess.run([sys.executable, os.path.join(root, "tools", "terminal_picture.py"), build], check=True)
 charts()
+of_the_page()
 shutil.rmtree(page.server.FOLDER, ignore_errors=True)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing: `setup.sh build` for the program, `setup.sh check` for its test programs too,
-# `setup.sh package` for packages of it, `setup.sh test` for everything the test run uses. Says what it installs; does nothing when all is there.
+# `setup.sh package` for packages of it, `setup.sh release` for these and an image, `setup.sh test` for everything the test run uses. Says what it installs; does nothing when all is there.
 set -euo pipefail
 
 build=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libutf8proc-dev libedit-dev liburing-dev libmicrohttpd-dev libcurl4-gnutls-dev nettle-dev scdoc
+    libpng-dev libjpeg62-turbo-dev libwebp-dev libgif-dev
     esbuild node-marked node-highlight.js libjs-katex)
 test=(libcmocka-dev g++ clang clang-format clang-tidy cppcheck libclang-rt-14-dev qemu-user git zsh fish python3-pexpect python3-jsonschema chromium libopenmpi-dev openmpi-bin)
 package=(dpkg-dev debhelper)
@@ -18,13 +19,17 @@ want=("${build[@]}")
 if [ "${1:-build}" = check ]; then
     want+=(libcmocka-dev)
 fi
-if [ "${1:-build}" = package ]; then
+if [ "${1:-build}" = package ] || [ "${1:-build}" = release ]; then
     want+=("${package[@]}")
+fi
+if [ "${1:-build}" = release ]; then
+    want+=(mmdebstrap buildah crun)
 fi
 if [ "${1:-build}" = test ]; then
     want+=("${test[@]}" "${package[@]}" lintian mmdebstrap buildah crun systemd)
     if [ -n "$foreign" ]; then
-        want+=("$compiler" "libcmocka-dev:$foreign" "libjansson-dev:$foreign" "libpcre2-dev:$foreign" "libutf8proc-dev:$foreign" "libedit-dev:$foreign" "liburing-dev:$foreign" "libmicrohttpd-dev:$foreign")
+        want+=("$compiler" "libcmocka-dev:$foreign" "libjansson-dev:$foreign" "libpcre2-dev:$foreign" "libutf8proc-dev:$foreign" "libedit-dev:$foreign" "liburing-dev:$foreign" "libmicrohttpd-dev:$foreign"
+            "libpng-dev:$foreign" "libjpeg62-turbo-dev:$foreign" "libwebp-dev:$foreign" "libgif-dev:$foreign")
     fi
 fi
 

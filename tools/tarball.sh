@@ -36,15 +36,15 @@ link_static() {
     command=$(ninja -C "$build" -t commands moraine-cli | tail -n 1)
     [[ $command == *" -o moraine "* ]] || { echo "tarball: $build says not how it links the program" >&2; exit 1; }
     command=${command/" -o moraine "/" -o $(realpath "$root")/libexec/moraine "}
-    for name in jansson edit pcre2-8 utf8proc uring microhttpd; do
+    for name in jansson edit pcre2-8 utf8proc uring microhttpd png16 jpeg webp gif; do
         archive=$(cc -print-file-name="lib$name.a")
         [[ $archive == /* ]] || continue # there is none
         command=$(sed -E "s, [^ ]*/lib$name\\.so\\b, $archive,g" <<<"$command")
         add_notice "$name" "$archive"
     done
-    # libedit: terminals, and functions of BSD. libmicrohttpd: TLS.
+    # libedit: terminals, and functions of BSD. libmicrohttpd: TLS. libpng: zlib.
     command=${command% && :}
-    for name in bsd md tinfo; do
+    for name in bsd md tinfo z; do
         command+=" -l:lib$name.a"
         add_notice "$name" "$(cc -print-file-name="lib$name.a")"
     done

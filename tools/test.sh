@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # test.sh all|quick: builds, runs every test program and ends with `N passed, N failed, N skipped`.
 #
+# Before that it prints where the time went: seconds of a core by stage, and of the programs that took most.
+#
 # A stage is one build and the programs to run in it. Test programs speak TAP (cmocka does when asked;
 # the scripts do by hand); each `ok` line counts. A program that dies counts as a failure.
 #
@@ -9,6 +11,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 passed=0 failed=0 skipped=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
+unset MO_SWEEP MO_SWEEP_SEED MO_SWEEP_CELL
 TIMEFORMAT='%U %S'
 
 # What runs behind the tests, by the build directory it makes, or `lint`: process numbers, which are those of their groups.
@@ -16,16 +19,33 @@ declare -A behind=()
 start() { # name, log, command...
     local name=$1 log=$2
     shift 2
-    setsid nice -n 10 "$@" >"$log" 2>&1 &
+    # shellcheck disable=SC2016
+    setsid nice -n 10 bash -c 'TIMEFORMAT="%U %S" spent=$1 log=$2; shift 2; { time "$@" >"$log" 2>&1; } 2>"$spent"' start "$spent/$name" "$log" "$@" &
     behind[$name]=$!
 }
 caches=$(mktemp -d) # each program's own: what the user's probes have measured, or another program learns, changes nothing
+spent=$(mktemp -d)  # seconds of a core: of what runs behind the tests, and in `list` of everything
+seconds() { # file with user and system seconds
+    awk 'NF == 2 && /^[0-9. ]+$/ { sum = $1 + $2 } END { printf "%.1f", sum }' "$1" 2>/dev/null || echo 0
+}
+spend() { # seconds, stage, what
+    printf '%s\t%s\t%s\n' "$@" >>"$spent/list"
+}
+spent_table() { # where the time went: by stage, and the programs that took most
+    touch "$spent/list"
+    awk -F '\t' '{ if (!($2 in all)) order[++n] = $2; all[$2] += $1; if ($3 == "build") build[$2] += $1; sum += $1 }
+        END { printf "%-10s %9s %9s %9s   seconds of a core\n", "stage", "compiling", "running", "both"
+              for (i = 1; i <= n; i++) printf "%-10s %9.0f %9.0f %9.0f\n", order[i], build[order[i]], all[order[i]] - build[order[i]], all[order[i]]
+              printf "%-10s %29.0f, %.1f minutes\n", "all", sum, sum / 60 }' "$spent/list"
+    echo "the longest:"
+    awk -F '\t' '$3 != "build"' "$spent/list" | sort -rn | head -n 25 | awk -F '\t' '{ printf "%9.1f  %-10s %s\n", $1, $2, $3 }'
+}
 end_all() {
     local name
     for name in "${!behind[@]}"; do
         kill -- "-${behind[$name]}" 2>/dev/null
     done
-    rm -rf "$caches"
+    rm -rf "$caches" "$spent"
 }
 trap end_all EXIT
 
@@ -38,10 +58,12 @@ count() { # stage, program, exit status, log, and its CPU time in seconds where 
         bad=1
     fi
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+    [ -z "${5:-}" ] || spend "$5" "$1" "$2"
     printf '%-10s %-28s %4d passed' "$1" "$2" "$ok"
     [ "$skip" -gt 0 ] && printf ', %d skipped' "$skip" && grep '# SKIP' "$4" | sed 's/^/    /'
     if [ "$bad" -gt 0 ]; then
         printf ', %d FAILED (exit %d)\n' "$bad" "$3"
+        grep -E -A 1 '^not ok' "$4" | cut -c 1-300 | sed 's/^/    /' | head -n 40
         sed 's/^/    /' "$4" | tail -n 60
     else
         printf '  (%ds%s)\n' $((SECONDS - began)) "${5:+, $5 s of a core}"
@@ -51,7 +73,7 @@ count() { # stage, program, exit status, log, and its CPU time in seconds where 
 collect() { # stage, program name, log: of what was started as `stage`
     began=$SECONDS
     wait "${behind[$1]}"
-    count "$1" "$2" $? "$3"
+    count "$1" "$2" $? "$3" "$(seconds "$spent/$1")"
     unset "behind[$1]"
 }
 
@@ -62,7 +84,7 @@ reap() { # waits for one of them and counts it
     wait -n -p ended "${!running[@]}"
     status=$?
     log=${log_of[$ended]} began=${began_at[$ended]}
-    count "${stage_of[$ended]}" "${running[$ended]}" "$status" "$log" "$(awk 'END { printf "%.1f", $1 + $2 }' "$log.cpu")"
+    count "${stage_of[$ended]}" "${running[$ended]}" "$status" "$log" "$(seconds "$log.cpu")"
     rm -f "$log" "$log.cpu"
     unset "running[$ended]" "stage_of[$ended]" "log_of[$ended]" "began_at[$ended]"
 }
@@ -99,8 +121,13 @@ stage() { # name, emulator, programs (or "all"), build directory, cmake options.
     if [ -n "${behind[$directory]:-}" ]; then
         wait "${behind[$directory]}" # what follows has nothing left to do, or says what failed
         unset "behind[$directory]"
+        spend "$(seconds "$spent/$directory")" "$name" build
     fi
-    if ! MO_TARGETS=$(targets "$programs") tools/build.sh "$@"; then
+    local status
+    { time MO_TARGETS=$(targets "$programs") tools/build.sh "$@" 2>&1; } 2>"$spent/built"
+    status=$?
+    spend "$(seconds "$spent/built")" "$name" build
+    if [ $status -ne 0 ]; then
         echo "$name: the build FAILED"
         failed=$((failed + 1))
         return
@@ -175,12 +202,18 @@ all)
     launch native test_terminal.py tests/test_terminal.py build
     launch native test_foreign.py tests/test_foreign.py build
     launch native test_habits.py tests/test_habits.py build
+    launch native test_docs.py tests/test_docs.py build
     launch native test_templates.py tests/test_templates.py build
     launch native test_schema.py tests/test_schema.py build
     launch native test_bound.py tests/test_bound.py build
     launch native test_server.py tests/test_server.py build
     launch native test_server_api.py tests/test_server_api.py build
+    launch native test_server_pictures.py tests/test_server_pictures.py build
+    launch native test_server_fields.py tests/test_server_fields.py build
     launch native test_server_faults.py tests/test_server_faults.py build
+    launch native test_server_keys.py tests/test_server_keys.py build
+    launch native test_server_speculation.py tests/test_server_speculation.py build
+    launch native test_server_stress.py tests/test_server_stress.py build
     launch native test_clients.py tests/test_clients.py build
     launch native test_page.py tests/test_page.py build
     launch native test_without_page.sh tests/test_without_page.sh build
@@ -206,6 +239,7 @@ all)
     ;;
 esac
 
+spent_table
 cpu=$(mktemp)
 times >"$cpu" # not of a pipe, which has none
 awk -F '[ ms]+' 'END { printf "%d minutes, of a core %.1f\n", '$((SECONDS / 60))', $1 + $3 + ($2 + $4) / 60 }' "$cpu"

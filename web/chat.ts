@@ -1,13 +1,13 @@
 // The conversation that is open: its messages, what is written, and answers on their way.
 
 import { answer, type Progress } from "./answer";
-import { Composer } from "./composer";
-import type { Attachment, Conversation, Message } from "./conversation";
+import { Composer, type Extras } from "./composer";
+import type { Conversation, Message } from "./conversation";
 import { add, choose, freshConversation, path } from "./conversation";
 import { announce, fill, h, iconButton } from "./dom";
 import { Library } from "./library";
 import { MessageView } from "./message";
-import { loadModels, modelsAreKnown, modelSelect, preferredModel, samplingDefaults } from "./models";
+import { loadModels, modelsAreKnown, modelSelect, preferredModel, readsPictures, samplingDefaults } from "./models";
 import { settingsPanel } from "./settings";
 import { Sidebar } from "./sidebar";
 
@@ -24,7 +24,8 @@ export class Chat {
     private readonly thread = h("div", { class: "thread", role: "log", "aria-live": "off", "aria-label": "Messages", tabindex: 0 });
     private readonly bar = h("div", { class: "chat-bar" });
     private readonly panel = h("div", { class: "panel", hidden: true });
-    private readonly composer = new Composer((text, files) => this.say(text, files), () => this.stop());
+    private readonly composer = new Composer((text, extras) => this.say(text, extras), () => this.stop());
+    private readonly main = h("section", { class: "chat-main" });
     private views = new Map<string, MessageView>();
     private runs = new Map<string, Run>();
     private current = freshConversation("");
@@ -33,9 +34,9 @@ export class Chat {
     private starting: Promise<void> = Promise.resolve();
 
     constructor(private readonly showRouting: (answer: string) => void) {
-        const main = h("section", { class: "chat-main" }, this.bar, this.thread, h("div", { class: "composer-place" }, this.composer.element));
-        this.element = h("div", { class: "chat" }, this.sidebar.element, main, this.panel);
-        this.composer.acceptDrops(main);
+        fill(this.main, this.bar, this.thread, h("div", { class: "composer-place" }, this.composer.element));
+        this.element = h("div", { class: "chat" }, this.sidebar.element, this.main, this.panel);
+        this.composer.acceptDrops(this.main);
         document.addEventListener("keydown", (e) => this.key(e));
         this.thread.addEventListener("scroll", () => (this.follows = this.thread.scrollHeight - this.thread.scrollTop - this.thread.clientHeight < 60));
     }
@@ -57,7 +58,7 @@ export class Chat {
         try {
             await loadModels();
         } catch (e) {
-            fill(this.bar, h("p", { class: "fault", role: "alert" }, `The server does not answer: ${e instanceof Error ? e.message : e}`));
+            fill(this.bar, h("p", { class: "fault", role: "alert" }, `The server is not responding: ${e instanceof Error ? e.message : e}`));
         }
         if (this.current.leaf !== null || this.current !== first) { // somebody was faster than all this
             this.current.model ||= preferredModel();
@@ -141,13 +142,20 @@ export class Chat {
 
     private renderBar(): void {
         const c = this.current;
+        this.composer.setPictures(readsPictures(c.model), this.main);
         fill(
             this.bar,
             iconButton("menu", "Conversations", () => this.element.classList.toggle("sidebar-open"), { class: "icon-button only-narrow", "aria-controls": "sidebar" }),
             h("h1", { class: "chat-title" }, c.title || "New conversation"),
-            modelSelect("model", c.model, (id) => ((c.model = id), this.keep())),
-            iconButton("tune", "Settings of this conversation", () => (this.panel.hidden ? void this.openSettings() : this.closeSettings())),
+            modelSelect("model", c.model, (id) => this.useModel(id)),
+            iconButton("tune", "Conversation settings", () => (this.panel.hidden ? void this.openSettings() : this.closeSettings())),
         );
+    }
+
+    private useModel(id: string): void {
+        this.current.model = id;
+        this.composer.setPictures(readsPictures(id), this.main);
+        this.keep();
     }
 
     private welcome(): HTMLElement {
@@ -155,9 +163,9 @@ export class Chat {
         return h(
             "div",
             { class: "welcome" },
-            h("h2", {}, "What shall we talk about?"),
-            h("p", {}, "What you write goes to this server and nobody else."),
-            h("div", { class: "tries" }, ...tries.map((text) => h("button", { type: "button", class: "try", onclick: () => this.say(text, []) }, text))),
+            h("h2", {}, "What would you like to talk about?"),
+            h("p", {}, "Messages are sent to this server only."),
+            h("div", { class: "tries" }, ...tries.map((text) => h("button", { type: "button", class: "try", onclick: () => this.say(text, { files: [], pictures: [] }) }, text))),
         );
     }
 
@@ -191,13 +199,13 @@ export class Chat {
 
     // ---- Talking
 
-    private say(text: string, files: Attachment[]): void {
+    private say(text: string, { files, pictures }: Extras): void {
         const c = this.current;
         if (this.runs.has(c.id)) {
             return;
         }
         this.follows = true;
-        add(c, c.leaf, { role: "user", text, ...(files.length ? { attachments: files } : {}) });
+        add(c, c.leaf, { role: "user", text, ...(files.length ? { attachments: files } : {}), ...(pictures.length ? { pictures } : {}) });
         this.reply(c);
     }
 

@@ -1,6 +1,6 @@
 // Conversations that come from outside, a file or a database that others wrote: known fields of the right types are copied.
 
-import type { Attachment, Conversation, Cost, Message, ToolCall } from "./conversation";
+import type { Attachment, Conversation, Cost, Message, Picture, ToolCall } from "./conversation";
 import { noSettings } from "./conversation";
 
 const ROLES = ["user", "assistant", "tool"] as const;
@@ -29,6 +29,12 @@ function records<T>(x: unknown, ...names: (keyof T & string)[]): T[] | undefined
     return good.length > 0 ? good.map((value) => Object.fromEntries(names.map((name) => [name, value[name]])) as T) : undefined;
 }
 
+/** Those that are in the file itself: what is elsewhere is not fetched. */
+function pictures(x: unknown): Picture[] | undefined {
+    const good = records<Picture>(x, "name", "url")?.filter((p) => /^data:image\/[a-z]+;base64,[A-Za-z0-9+/]+=*$/.test(p.url));
+    return good?.length ? good : undefined;
+}
+
 function cost(x: any): Cost | undefined {
     const names = ["promptTokens", "cachedTokens", "tokens", "rate", "firstSeconds"] as const;
     return x && typeof x === "object" ? (Object.fromEntries(names.map((name) => [name, number(x[name]) ?? 0])) as unknown as Cost) : undefined;
@@ -37,7 +43,7 @@ function cost(x: any): Cost | undefined {
 function message(m: any): Message {
     const role = oneOf(ROLES, m?.role);
     if (typeof m?.id !== "string" || typeof m.text !== "string" || !role) {
-        throw new Error("a message of the file is damaged");
+        throw new Error("a message in the file is damaged");
     }
     const all: Message = {
         id: m.id,
@@ -46,6 +52,7 @@ function message(m: any): Message {
         text: m.text,
         created: time(m.created) ?? Date.now(),
         attachments: records<Attachment>(m.attachments, "name", "text"),
+        pictures: pictures(m.pictures),
         thought: string(m.thought),
         thoughtSeconds: number(m.thoughtSeconds),
         calls: records<ToolCall>(m.calls, "id", "name", "arguments"),
@@ -66,7 +73,7 @@ function refuseRings(messages: Conversation["messages"]): void {
         const seen = new Set<string>();
         for (let id: string | null = start.id; id !== null && !good.has(id); id = messages[id].parent) {
             if (seen.has(id)) {
-                throw new Error("messages of the file follow each other in a ring");
+                throw new Error("messages in the file form a cycle");
             }
             seen.add(id);
         }
@@ -77,7 +84,7 @@ function refuseRings(messages: Conversation["messages"]): void {
 /** The conversation, or an error that says why it is none. */
 export function checked(value: any): Conversation {
     if (typeof value?.id !== "string" || typeof value.messages !== "object" || value.messages === null) {
-        throw new Error("a conversation of the file is damaged");
+        throw new Error("a conversation in the file is damaged");
     }
     const found = new Map(Object.values(value.messages).map(message).map((m) => [m.id, m]));
     const messages: Conversation["messages"] = Object.fromEntries(found);

@@ -34,6 +34,7 @@ import objectivec from "highlight.js/lib/languages/objectivec";
 import ocaml from "highlight.js/lib/languages/ocaml";
 import perl from "highlight.js/lib/languages/perl";
 import php from "highlight.js/lib/languages/php";
+import protobuf from "highlight.js/lib/languages/protobuf";
 import powershell from "highlight.js/lib/languages/powershell";
 import python from "highlight.js/lib/languages/python";
 import r from "highlight.js/lib/languages/r";
@@ -41,6 +42,7 @@ import ruby from "highlight.js/lib/languages/ruby";
 import rust from "highlight.js/lib/languages/rust";
 import scala from "highlight.js/lib/languages/scala";
 import scheme from "highlight.js/lib/languages/scheme";
+import shell from "highlight.js/lib/languages/shell";
 import sql from "highlight.js/lib/languages/sql";
 import swift from "highlight.js/lib/languages/swift";
 import tex from "highlight.js/lib/languages/tex";
@@ -52,16 +54,22 @@ import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
 import { PROSE, safeFragment } from "./safe";
 
-const languages = { armasm, bash, cmake, cpp, cs, css, dart, diff, dockerfile, elixir, erlang, fortran, glsl, go, haskell, http, ini, java, javascript, json, julia, kotlin, lisp, llvm, lua, makefile, markdown, matlab, nginx, objectivec, ocaml, perl, php, powershell, python, r, ruby, rust, scala, scheme, sql, swift, tex, typescript, verilog, vim, x86asm, xml, yaml };
+const languages = { armasm, bash, cmake, cpp, cs, css, dart, diff, dockerfile, elixir, erlang, fortran, glsl, go, haskell, http, ini, java, javascript, json, julia, kotlin, lisp, llvm, lua, makefile, markdown, matlab, nginx, objectivec, ocaml, perl, php, powershell, protobuf, python, r, ruby, rust, scala, scheme, shell, sql, swift, tex, typescript, verilog, vim, x86asm, xml, yaml };
 hljs.configure({ hideUpgradeWarningAcceptNoSupportOrSecurityUpdates: true }); // it would tell every reader of the console
 for (const [name, language] of Object.entries(languages)) {
     hljs.registerLanguage(name, language);
 }
 
+// Names that models write, of languages that are close enough.
+const aliases = new Map(
+    Object.entries({ bash: "fish", shell: "terminal shellsession", cpp: "cuda cu opencl metal", css: "scss less", glsl: "hlsl wgsl", ini: "conf properties", java: "groovy gradle", javascript: "node", json: "jsonc json5 jsonl", lisp: "cl elisp clojure clj", makefile: "make", objectivec: "objective-c", python: "python3 py3", sql: "postgresql mysql sqlite", typescript: "tsx", x86asm: "asm nasm assembly", xml: "htm vue svelte" }).flatMap(([language, names]) => names.split(" ").map((name): [string, string] => [name, language])),
+);
+
 const LONGEST = 20_000; // characters: it works while nothing else can
 
 export function highlight(code: HTMLElement): void {
-    const language = code.dataset.language ?? "";
+    const written = (code.dataset.language ?? "").toLowerCase();
+    const language = aliases.get(written) ?? written;
     const text = code.textContent ?? "";
     if (code.dataset.drawn || !hljs.getLanguage(language) || text.length > LONGEST) {
         return;

@@ -5,6 +5,12 @@ export interface Attachment {
     text: string;
 }
 
+/** A picture as the file has it, in a data URL. */
+export interface Picture {
+    name: string;
+    url: string;
+}
+
 export interface ToolCall {
     id: string;
     name: string;
@@ -27,6 +33,7 @@ export interface Message {
     text: string;
     created: number;
     attachments?: Attachment[];
+    pictures?: Picture[];
     thought?: string;
     thoughtSeconds?: number;
     calls?: ToolCall[];
@@ -119,7 +126,7 @@ export function add(c: Conversation, parent: string | null, message: Omit<Messag
 }
 
 function titleOf(m: Message): string {
-    const line = (m.text.trim() || m.attachments?.[0]?.name || "").split("\n")[0];
+    const line = (m.text.trim() || m.attachments?.[0]?.name || m.pictures?.[0]?.name || "").split("\n")[0];
     return line.length > 60 ? `${line.slice(0, 58).trimEnd()}…` : line;
 }
 
@@ -138,12 +145,19 @@ export function fullText(m: Message): string {
     return files.join("") + m.text;
 }
 
+/** A message of the user as the server takes it: pictures first. */
+function wireContent(m: Message): string | object[] {
+    const text = fullText(m);
+    const pictures = (m.pictures ?? []).map((p) => ({ type: "image_url", image_url: { url: p.url } }));
+    return pictures.length === 0 ? text : [...pictures, ...(text ? [{ type: "text", text }] : [])];
+}
+
 /** The conversation as the server takes it. */
 export function wireMessages(c: Conversation, upTo: Message[]): object[] {
     const list: object[] = c.settings.system.trim() ? [{ role: "system", content: c.settings.system }] : [];
     for (const m of upTo) {
         if (m.role === "user") {
-            list.push({ role: "user", content: fullText(m) });
+            list.push({ role: "user", content: wireContent(m) });
         } else if (m.role === "tool") {
             list.push({ role: "tool", tool_call_id: m.callId, content: m.text });
         } else {
@@ -163,7 +177,8 @@ export function asMarkdown(c: Conversation): string {
     for (const m of path(c)) {
         const who = m.role === "user" ? "You" : m.role === "tool" ? "Tool" : m.model || "Model";
         const calls = (m.calls ?? []).map((call) => `\n\n\`\`\`json\n${call.name}(${call.arguments})\n\`\`\``).join("");
-        parts.push(`## ${who}\n\n${fullText(m)}${calls}`);
+        const pictures = (m.pictures ?? []).map((p) => `(picture: ${p.name})\n\n`).join("");
+        parts.push(`## ${who}\n\n${pictures}${fullText(m)}${calls}`);
     }
     return `${parts.join("\n\n")}\n`;
 }

@@ -23,7 +23,7 @@ export function copyButton(text: () => string, label: string): HTMLButtonElement
             button.classList.add("done");
             setTimeout(() => button.classList.remove("done"), 1200);
         } catch {
-            announce("The browser does not allow copying");
+            announce("Copying failed: the browser does not allow it");
         }
     });
     return button;

@@ -30,6 +30,13 @@ export function fill(parent: Element, ...children: Child[]): void {
     put(parent, ...children);
 }
 
+/** Sets the text of an element, where it is another one. */
+export function write(element: Element, text: string): void {
+    if (element.textContent !== text) {
+        element.textContent = text;
+    }
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** An element of a drawing. */
@@ -81,6 +88,14 @@ export function byId<T extends HTMLElement>(id: string): T {
         throw new Error(`the page has no #${id}`);
     }
     return element as T;
+}
+
+let terms = 0;
+
+/** A term with an explanation, which is shown when somebody points at it, taps it or comes to it with Tab. */
+export function term(name: string, explanation: string): HTMLElement {
+    const id = `term-${++terms}`;
+    return h("span", { class: "term" }, h("span", { class: "term-name", tabindex: 0, "aria-describedby": id }, name), h("span", { class: "term-tip", role: "tooltip", id }, explanation));
 }
 
 /** Tells people who listen to the page what they cannot see happening. */

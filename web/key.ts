@@ -39,12 +39,12 @@ function show(wrong: boolean): Promise<boolean> {
             h(
                 "form",
                 { method: "dialog" },
-                h("h2", { id: "key-title" }, "This server wants a key"),
-                h("p", {}, wrong ? "The key that was shown is not right. Try another one." : "Whoever started the server gave it with --api-key or in a file."),
-                h("label", { for: "key" }, "Key"),
+                h("h2", { id: "key-title" }, "This server requires an API key"),
+                h("p", {}, wrong ? "That key was not accepted. Try another one." : "The administrator sets it with --api-key or in a key file."),
+                h("label", { for: "key" }, "API key"),
                 field,
-                h("label", { class: "check" }, always, "Keep it in this browser"),
-                h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "button", onclick: () => dialog.close("") }, "Not now"), h("button", { type: "submit", value: "use", class: "button primary" }, "Use it")),
+                h("label", { class: "check" }, always, "Remember in this browser"),
+                h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "button", onclick: () => dialog.close("") }, "Not now"), h("button", { type: "submit", value: "use", class: "button primary" }, "Continue")),
             ),
         );
         dialog.addEventListener("close", () => {

@@ -64,9 +64,10 @@ export class Library {
         if (now) {
             this.write(c.id);
         } else if (!this.waiting.has(c.id)) {
+            const pictures = Object.values(c.messages).some((m) => m.pictures); // megabytes, which are written each time
             this.waiting.set(
                 c.id,
-                window.setTimeout(() => this.write(c.id), 400),
+                window.setTimeout(() => this.write(c.id), pictures ? 5000 : 400),
             );
         }
     }
@@ -108,7 +109,7 @@ export class Library {
     import(text: string): number {
         const file = readJson(text);
         if (file?.format !== "moraine-conversations" || !Array.isArray(file.conversations)) {
-            throw new Error("this is no file of exported conversations");
+            throw new Error("this is not a file of exported conversations");
         }
         const newer = file.conversations.map(checked).filter((c: Conversation) => c.changed > (this.all.get(c.id)?.changed ?? -Infinity));
         for (const c of newer) {

@@ -57,6 +57,8 @@ export interface LiveModel {
         disk_busy_s: number;
         disk_probed_bytes_s: number;
     };
+    /** null: nothing is guessed. */
+    speculation?: { draft_max: number; drafted: number; accepted: number; tokens_per_step: number; gain: number } | null;
     device?: {
         name: string;
         lost: boolean;

@@ -43,6 +43,7 @@ function frameCode(pre: HTMLPreElement): void {
 // Files of their own, beside this one, loaded when there is something for them.
 const parts = { code: "./code.js", math: "./math.js" };
 let code: Promise<typeof import("./code")> | null = null;
+let coder: typeof import("./code") | null = null; // once it is loaded
 let math: Promise<typeof import("./math")> | null = null;
 
 /** What cannot be coloured or drawn stays as it is. */
@@ -63,7 +64,8 @@ async function finish(elements: Element[]): Promise<void> {
     try {
         if (codes.length > 0) {
             code = code ?? import(parts.code);
-            eachAlone(codes, (await code).highlight);
+            coder = await code;
+            eachAlone(codes, coder.highlight);
         }
         if (formulas.length > 0) {
             math = math ?? import(parts.math);
@@ -75,6 +77,7 @@ async function finish(elements: Element[]): Promise<void> {
 }
 
 const SLOW_MS = 25; // for a drawing
+const GROWING = 4000; // characters of a code block that is coloured while it grows
 
 /** The text of an answer while it grows: what is complete is drawn once, only its last block again and again. What cannot be
  *  read as Markdown is shown as it is. */
@@ -151,6 +154,12 @@ export class MarkdownView {
         this.element.append(...good, ...loose);
         this.settled += keep > 0 ? begin(keep) : 0;
         this.loose = loose;
+        for (const node of loose) {
+            const growing = node instanceof Element ? node.querySelector<HTMLElement>("code[data-language]") : null;
+            if (growing && coder && (growing.textContent?.length ?? 0) < GROWING) {
+                eachAlone([growing], coder.highlight); // the others get their colours when they are complete
+            }
+        }
         void finish(good.filter((node): node is Element => node instanceof Element));
     }
 }

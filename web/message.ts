@@ -33,7 +33,7 @@ export class MessageView {
         readonly m: Message,
         private readonly actions: Actions,
     ) {
-        const who = m.role === "user" ? "You" : m.role === "tool" ? "Result of a tool" : "Answer";
+        const who = m.role === "user" ? "You" : m.role === "tool" ? "Tool result" : "Answer";
         this.element = h("article", { class: `message ${m.role}`, "aria-label": who, "data-id": m.id });
         this.build();
         this.update(false);
@@ -44,7 +44,7 @@ export class MessageView {
             fill(this.element, this.folded, this.prose.element, this.head, this.foot);
         } else {
             const files = (this.m.attachments ?? []).map((a) => h("details", { class: "attachment" }, h("summary", {}, `${a.name}, ${bytes(a.text.length)}`), h("pre", { tabindex: 0 }, a.text)));
-            fill(this.element, h("div", { class: "bubble" }, ...files, h("div", { class: "said" }, this.m.text)), this.foot);
+            fill(this.element, h("div", { class: "bubble" }, ...pictureViews(this.m), ...files, this.m.text && h("div", { class: "said" }, this.m.text)), this.foot);
         }
     }
 
@@ -73,7 +73,7 @@ export class MessageView {
     private waiting(p: Progress | null): Child {
         if (p && p.done < p.total) {
             const left = p.secondsLeft === null ? "" : `, about ${timeLeft(p.secondsLeft)} left`;
-            return h("div", { class: "progress" }, h("progress", { max: p.total, value: p.done, "aria-label": "prompt" }), h("span", {}, `Reading ${count(p.done)} of ${count(p.total)} tokens${left}`));
+            return h("div", { class: "progress" }, h("progress", { max: p.total, value: p.done, "aria-label": "Prompt" }), h("span", {}, `Reading prompt: ${count(p.done)} of ${count(p.total)} tokens${left}`));
         }
         return this.m.text || this.m.thought ? null : h("span", { class: "pulse", role: "status" }, "…");
     }
@@ -103,12 +103,12 @@ export class MessageView {
         }
         const parts = [m.model ?? ""];
         if (m.cost && m.cost.tokens > 0) {
-            parts.push(plural(m.cost.tokens, "token"), `${digits(m.cost.rate)} tokens/s`, `${count(m.cost.cachedTokens)} of ${count(m.cost.promptTokens)} prompt tokens cached`);
+            parts.push(plural(m.cost.tokens, "token"), `${digits(m.cost.rate)} tokens/s`, `${count(m.cost.cachedTokens)} of ${count(m.cost.promptTokens)} prompt tokens from the cache`);
         }
         if (m.ended === "stopped") {
             parts.push("stopped");
         } else if (m.ended === "length") {
-            parts.push("cut by the limit");
+            parts.push("token limit reached");
         }
         return h("span", { class: "note" }, parts.filter(Boolean).join(" · "));
     }
@@ -118,31 +118,31 @@ export class MessageView {
         const assistant = m.role === "assistant";
         return h(
             "span",
-            { class: "actions", role: "group", "aria-label": "message" },
+            { class: "actions", role: "group", "aria-label": "Message actions" },
             copyButton(() => m.text, "Copy"),
             iconButton("edit", "Edit", () => this.edit()),
-            assistant && iconButton("again", "Answer again", () => actions.again(m)),
-            assistant && !m.calls?.length && iconButton("on", "Continue this answer", () => actions.goOn(m)),
-            assistant && m.answerId && iconButton("map", "Replay its routing", () => actions.routing(m)),
+            assistant && iconButton("again", "Regenerate", () => actions.again(m)),
+            assistant && !m.calls?.length && iconButton("on", "Continue", () => actions.goOn(m)),
+            assistant && m.answerId && iconButton("map", "Show routing", () => actions.routing(m)),
         );
     }
 
     private calls(running: boolean): Child[] {
         return (this.m.calls ?? []).map((call) => {
-            const field = h("textarea", { rows: 2, "aria-label": `result of ${call.name}`, placeholder: "What the tool returned" });
+            const field = h("textarea", { rows: 2, "aria-label": `Result of ${call.name}`, placeholder: "What the tool returned" });
             const answered = Object.values(this.c.messages).some((x) => x.role === "tool" && x.callId === call.id);
             const form =
                 running || answered
                     ? null
-                    : h("form", { class: "call-result", onsubmit: (e: SubmitEvent) => (e.preventDefault(), this.actions.toolResult(this.m, call.id, field.value)) }, field, h("button", { class: "button", type: "submit" }, "Give result"));
-            return h("div", { class: "call" }, h("div", { class: "call-name" }, h("span", {}, "calls "), h("b", {}, call.name)), h("pre", { tabindex: 0 }, pretty(call.arguments)), form);
+                    : h("form", { class: "call-result", onsubmit: (e: SubmitEvent) => (e.preventDefault(), this.actions.toolResult(this.m, call.id, field.value)) }, field, h("button", { class: "button", type: "submit" }, "Submit result"));
+            return h("div", { class: "call" }, h("div", { class: "call-name" }, h("span", {}, "Calls "), h("b", {}, call.name)), h("pre", { tabindex: 0 }, pretty(call.arguments)), form);
         });
     }
 
     private edit(): void {
         this.editing = true;
         const m = this.m;
-        const field = h("textarea", { class: "edit-field", "aria-label": "message text", rows: Math.min(16, m.text.split("\n").length + 1) });
+        const field = h("textarea", { class: "edit-field", "aria-label": "Message text", rows: Math.min(16, m.text.split("\n").length + 1) });
         field.value = m.text;
         const end = (resend: boolean | null): void => {
             this.editing = false;
@@ -161,18 +161,26 @@ export class MessageView {
                 end(true);
             }
         });
-        const resend = m.role === "assistant" ? "Save and continue" : "Send as a branch";
+        const resend = m.role === "assistant" ? "Save and continue" : "Send as new branch";
         fill(
             this.element,
             h(
                 "div",
                 { class: "edit" },
                 field,
-                h("div", { class: "edit-actions" }, h("button", { class: "button primary", type: "button", onclick: () => end(true) }, resend), h("button", { class: "button", type: "button", onclick: () => end(false) }, "Save, keep what follows"), h("button", { class: "button", type: "button", onclick: () => end(null) }, "Cancel")),
+                h("div", { class: "edit-actions" }, h("button", { class: "button primary", type: "button", onclick: () => end(true) }, resend), h("button", { class: "button", type: "button", onclick: () => end(false) }, "Save without sending"), h("button", { class: "button", type: "button", onclick: () => end(null) }, "Cancel")),
             ),
         );
         field.focus();
     }
+}
+
+/** Thumbnails, which a click shows larger. */
+function pictureViews(m: Message): HTMLElement[] {
+    return (m.pictures ?? []).map((p) => {
+        const button = h("button", { type: "button", class: "picture", "aria-pressed": "false", title: p.name, onclick: () => button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") === "false")) }, h("img", { src: p.url, alt: `Picture ${p.name}` }));
+        return button;
+    });
 }
 
 function pretty(json: string): string {

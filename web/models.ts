@@ -5,6 +5,7 @@ import { get, watch } from "./server";
 
 export interface Model {
     id: string;
+    capabilities?: string[];
     meta?: { n_ctx: number; size: number };
     status?: { value: string };
 }
@@ -26,6 +27,11 @@ export function preferredModel(): string {
     return list.some((m) => m.id === kept) ? kept : (list[0]?.id ?? "");
 }
 
+/** Does the server say that this model reads pictures? */
+export function readsPictures(id: string): boolean {
+    return list.find((m) => m.id === (id || preferredModel()))?.capabilities?.includes("multimodal") ?? false;
+}
+
 /** The sampling that the server would use. */
 export async function samplingDefaults(model: string): Promise<Record<string, number>> {
     try {
@@ -45,7 +51,7 @@ export function modelSelect(id: string, wanted: string, chosen: (id: string) => 
         chosen(select.value);
     };
     if (wanted && !names.includes(wanted)) {
-        select.append(h("option", { value: wanted }, `${wanted} (not there)`));
+        select.append(h("option", { value: wanted }, `${wanted} (unavailable)`));
     }
     select.value = wanted || preferredModel();
     return select;

@@ -1,7 +1,7 @@
 // The page: its views, one at a time, by the part of the address after #.
 
 import { Chat } from "./chat";
-import { byId, fill, h } from "./dom";
+import { byId, fill, h, write } from "./dom";
 import { Experts } from "./experts";
 import { listen } from "./live";
 import { Machine } from "./machine";
@@ -52,7 +52,9 @@ function go(): void {
     }
 }
 
-const speed = byId("speed");
+const rate = h("b"), unit = h("span");
+let shown = 0;
+fill(byId("speed"), rate, unit);
 byId("tools").append(themeButton());
 addEventListener("hashchange", go);
 addEventListener("keydown", (e) => {
@@ -72,6 +74,11 @@ void chat.start().then(() => {
     // After the key, if one was needed: the chat's start asks for it.
     listen((status) => {
         const now = status.models.reduce((sum, m) => sum + (m.now?.predicted_tokens_s ?? 0), 0);
-        fill(speed, ...(now > 0 ? [h("b", {}, digits(now)), h("span", {}, " tokens/s")] : []));
+        if (now > 0 === (rate.textContent !== "") && Date.now() - shown < 1000) {
+            return; // figures that change faster cannot be read
+        }
+        shown = Date.now();
+        write(rate, now > 0 ? digits(now) : "");
+        write(unit, now > 0 ? " tokens/s" : "");
     });
 });

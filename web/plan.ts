@@ -1,6 +1,6 @@
 // A plan: what `moraine plan --json` says, and the bars that show it.
 
-import { type Child, h } from "./dom";
+import { type Child, h, term } from "./dom";
 import { bytes, digits, share } from "./units";
 
 export interface Plan {
@@ -33,56 +33,63 @@ export interface Plan {
 }
 
 // In the order in which they are stacked.
-const parts: [string, string][] = [
-    ["core", "core"],
-    ["layers", "streamed layers"],
-    ["vectors", "vectors"],
-    ["embedding", "embedding"],
-    ["experts", "experts"],
-    ["kv", "KV cache"],
-    ["work", "working memory"],
-    ["staging", "staging"],
-    ["layer_buffers", "layer buffers"],
-    ["other", "program"],
+const parts: [string, string, string][] = [
+    ["core", "attention and shared weights", "Weights that every token uses"],
+    ["layers", "streamed layers", "Layers whose weights do not fit and are read from disk as they are needed"],
+    ["vectors", "norms and biases", "Small vectors that stay in memory"],
+    ["embedding", "embeddings", "The token embeddings and the output matrix"],
+    ["experts", "experts", "Weights of the routed experts, of which a token uses a few"],
+    ["kv", "KV cache", "Keys and values of the tokens in the context"],
+    ["work", "compute buffers", "Activations and scratch space"],
+    ["staging", "staging buffers", "Where bytes arrive that are being transferred"],
+    ["layer_buffers", "layer buffers", "Where streamed layers are loaded"],
+    ["other", "program", "Code, tokenizer, server and libraries"],
 ];
 
-function bar(title: string, amounts: Record<string, number>, ceiling: number, scale: number): HTMLElement {
+/** How wide free space is drawn, in widths of what is used: true up to seven, and growing slower from there. */
+function freeWidth(used: number, ceiling: number): number {
+    const free = Math.max(0, ceiling - used) / Math.max(used, 1);
+    return free <= 7 ? free : 7 + Math.log2(free / 7);
+}
+
+/** As wide as the card: what is used, and what is free below the limit. */
+function bar(title: string, amounts: Record<string, number>, ceiling: number): HTMLElement {
     const used = Object.values(amounts).reduce((a, b) => a + b, 0);
-    const row = h("div", { class: "bar", role: "img", "aria-label": `${title}: ${parts.filter(([k]) => amounts[k]).map(([k, name]) => `${name} ${bytes(amounts[k])}`).join(", ") || "nothing"}` });
+    const words = ceiling ? `${bytes(used)} of ${bytes(ceiling)}` : bytes(used);
+    const row = h("div", { class: "bar", role: "img", "aria-label": `${title}, ${words}: ${parts.filter(([k]) => amounts[k]).map(([k, name]) => `${name} ${bytes(amounts[k])}`).join(", ") || "nothing"}` });
     for (const [key, name] of parts) {
         if (amounts[key]) {
             const piece = h("span", { class: `piece piece-${key}`, title: `${name}: ${bytes(amounts[key])}` });
-            piece.style.flexGrow = String(amounts[key]);
+            piece.style.flexGrow = String(amounts[key] / used);
             row.append(piece);
         }
     }
-    const rest = h("span", { class: "piece rest", title: "free under the ceiling" });
-    rest.style.flexGrow = String(Math.max(0, Math.max(ceiling, used) - used));
-    row.append(rest);
-    row.style.width = `${Math.max(2, (100 * Math.max(ceiling, used)) / scale)}%`;
-    return h("div", { class: "bar-row" }, h("div", { class: "bar-title" }, h("b", {}, title), h("span", {}, ceiling ? `${bytes(used)} of ${bytes(ceiling)}` : bytes(used))), h("div", { class: "bar-track" }, row));
+    if (ceiling > used) {
+        const free = freeWidth(used, ceiling);
+        const rest = h("span", { class: "piece free", title: `free: ${bytes(ceiling - used)}${free > 7 ? ", not to scale" : ""}` });
+        rest.style.flexGrow = String(free);
+        row.append(rest);
+    }
+    return h("div", { class: "bar-row" }, h("div", { class: "bar-title" }, h("b", {}, title), h("span", {}, words)), row);
 }
 
-/** A bar for each tier, all on one scale. */
+/** A bar for each tier, and what the colours are. */
 export function planBars(p: Plan): Child[] {
-    const disk = Object.values(p.disk_bytes).reduce((a, b) => a + b, 0);
-    const scale = Math.max(p.ceiling_bytes > 8 * p.used_bytes ? p.used_bytes : p.ceiling_bytes, disk, p.device?.ceiling_bytes ?? 0, 1);
-    const ceiling = Math.min(p.ceiling_bytes, scale);
     const shown = parts.filter(([k]) => p.ram_bytes[k] || p.disk_bytes[k] || p.device?.bytes[k]);
     return [
-        p.device && bar(`VRAM, ${p.device.name}`, p.device.bytes, p.device.ceiling_bytes, scale),
-        bar("RAM", p.ram_bytes, ceiling, scale),
-        bar("Disk", p.disk_bytes, 0, scale),
-        h("ul", { class: "legend" }, ...shown.map(([key, name]) => h("li", {}, h("span", { class: `swatch piece-${key}` }), name))),
+        p.device && bar(`VRAM, ${p.device.name}`, p.device.bytes, p.device.ceiling_bytes),
+        bar("RAM", p.ram_bytes, p.ceiling_bytes),
+        Object.values(p.disk_bytes).some((n) => n > 0) && bar("On disk only", p.disk_bytes, 0),
+        h("ul", { class: "legend" }, ...shown.map(([key, name, explanation]) => h("li", {}, h("span", { class: `swatch piece-${key}` }), term(name, explanation)))),
     ];
 }
 
-/** The speed that is expected, and of what. */
+/** The speed that is expected, and why. */
 export function planWords(p: Plan): Child[] {
     const hits = p.device ? p.device.token.hit_rate : p.token.hit_rate;
-    const read = [`${bytes(p.token.ram_bytes)} from RAM`, p.token.disk_bytes > 0 && `${bytes(p.token.disk_bytes)} from disk`, p.device && p.device.token.link_bytes > 0 && `${bytes(p.device.token.link_bytes)} over the link`].filter(Boolean);
+    const read = [p.token.ram_bytes > 0 && `${bytes(p.token.ram_bytes)} from RAM`, p.token.disk_bytes > 0 && `${bytes(p.token.disk_bytes)} from disk`, p.device && p.device.token.link_bytes > 0 && `${bytes(p.device.token.link_bytes)} over the GPU link`].filter(Boolean);
     return [
         h("p", { class: "figure" }, h("b", {}, digits(p.tokens_per_second)), " tokens/s expected"),
-        h("p", { class: "quiet" }, `${share(hits)} of experts found in ${p.device ? "VRAM" : "RAM"}; a token reads ${read.join(" and ")}. ${p.rates.measured ? "" : "The rates of this machine are guessed: moraine probe measures them."}`),
+        h("p", { class: "quiet" }, `Expected hit rate in ${p.device ? "VRAM" : "RAM"}: ${share(hits)}. Each token reads ${read.join(" and ") || "VRAM only"}.${p.rates.measured ? "" : " This assumes typical hardware; run moraine probe to measure this machine."}`),
     ];
 }

@@ -27,7 +27,7 @@ function number(x: unknown): number {
 /** Reads what the server or a file says; an error says what is wrong with it. */
 export function readProfile(name: string, json: any): Profile {
     if (typeof json !== "object" || json === null || !String(json.schema ?? "").includes("moe_layer") || !Array.isArray(json.layers)) {
-        throw new Error("this is no profile of experts");
+        throw new Error("this is not an expert profile");
     }
     const experts = Math.min(4096, number(json.n_expert));
     const layers = json.layers.map((l: any): ProfileLayer => {

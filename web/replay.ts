@@ -1,7 +1,8 @@
-// The routing of one answer again, token by token.
+// The routing of one answer, played back token by token.
 
+import { ramp } from "./colours";
 import { fill, h, icon } from "./dom";
-import { Grid, mix, rgb } from "./grid";
+import { Grid } from "./grid";
 import { get, ServerError } from "./server";
 import { onThemeChange } from "./theme";
 import { count } from "./units";
@@ -14,12 +15,13 @@ interface Trace {
 }
 
 const FADES = 0.75; // from token to token
+const STEPS = 32; // of the colour
 
 export class RoutingReplay {
     readonly element = h("section", { class: "replay", "aria-labelledby": "replay", hidden: true });
-    private readonly grid = new Grid("Experts of the token that is marked, and of those before it, fading; by layer", (cell) => this.point(cell?.row, cell?.column));
-    private readonly text = h("p", { class: "replay-text", tabindex: 0, role: "group", "aria-label": "tokens of the answer" });
-    private readonly slider = h("input", { type: "range", min: 0, value: 0, "aria-label": "token", oninput: () => this.go(Number(this.slider.value)) });
+    private readonly grid = new Grid("Experts used by the highlighted token and, fading, by the tokens before it, by layer", (cell) => this.point(cell?.row, cell?.column));
+    private readonly text = h("p", { class: "replay-text", tabindex: 0, role: "group", "aria-label": "Tokens of the answer" });
+    private readonly slider = h("input", { type: "range", min: 0, value: 0, "aria-label": "Token", oninput: () => this.go(Number(this.slider.value)) });
     private readonly button = h("button", { type: "button", class: "button", onclick: () => (this.timer ? this.pause() : this.play()) });
     private readonly words = h("p", { class: "quiet", role: "status" });
     private trace: Trace | null = null;
@@ -36,12 +38,12 @@ export class RoutingReplay {
         this.pause();
         this.element.hidden = false;
         fill(this.element, h("h2", { id: "replay" }, "Routing of an answer"), this.words);
-        this.words.textContent = "Asking…";
+        this.words.textContent = "Loading…";
         this.element.scrollIntoView({ block: "start" });
         try {
             this.trace = await get<Trace>(`v1/moraine/trace/${encodeURIComponent(answer)}`);
         } catch (e) {
-            this.words.textContent = e instanceof ServerError && e.status === 404 ? "The server keeps the routing of its last 32 answers, and this one is not among them. Answer again to see it." : String(e instanceof Error ? e.message : e);
+            this.words.textContent = e instanceof ServerError && e.status === 404 ? "The server keeps the routing of its last 32 answers only. Generate this answer again to see its routing." : String(e instanceof Error ? e.message : e);
             return;
         }
         const t = this.trace;
@@ -89,7 +91,7 @@ export class RoutingReplay {
         this.slider.setAttribute("aria-valuetext", `token ${this.at + 1} of ${t.routes.length}: ${t.tokens[this.at]?.text ?? ""}`);
         this.text.querySelector(".now")?.classList.remove("now");
         this.text.children[this.at]?.classList.add("now");
-        this.words.textContent = `Token ${count(this.at + 1)} of ${count(t.routes.length)}${t.truncated ? ", of which the rest was not kept" : ""}`;
+        this.words.textContent = `Token ${count(this.at + 1)} of ${count(t.routes.length)}${t.truncated ? " (the rest was not recorded)" : ""}`;
         this.draw();
     }
 
@@ -103,8 +105,8 @@ export class RoutingReplay {
         for (let i = Math.max(0, this.at - 16); i <= this.at; i++) {
             t.routes[i]?.forEach((experts, row) => experts.forEach((e) => (heat[row * this.columns + e] = Math.max(heat[row * this.columns + e], FADES ** (this.at - i)))));
         }
-        const paper = rgb("--sunken"), accent = rgb("--accent");
-        heat.forEach((v, i) => mix(out, 4 * i, paper, accent, v));
+        const colours = ramp("--sunken", "--accent", STEPS);
+        heat.forEach((v, i) => (out[i] = colours[Math.round((STEPS - 1) * v)]));
         this.grid.draw();
     }
 
@@ -112,7 +114,7 @@ export class RoutingReplay {
         const t = this.trace;
         if (t && row !== undefined && expert !== undefined) {
             const tokens = t.routes.filter((token) => token[row]?.includes(expert)).length;
-            this.words.textContent = `Layer ${t.layers[row]}, expert ${expert}: chosen by ${count(tokens)} of ${count(t.routes.length)} tokens`;
+            this.words.textContent = `Layer ${t.layers[row]}, expert ${expert}: used by ${count(tokens)} of ${count(t.routes.length)} tokens`;
         }
     }
 }

@@ -21,7 +21,7 @@ async function failure(response: Response): Promise<ServerError> {
     try {
         return new ServerError(response.status, JSON.parse(text).error.message);
     } catch {
-        return new ServerError(response.status, text || `the server answered ${response.status}`);
+        return new ServerError(response.status, text || `the server responded with status ${response.status}`);
     }
 }
 

@@ -1,4 +1,4 @@
-// What one conversation is told beside its messages: system text, sampling, thinking, tools.
+// The settings of a conversation: system prompt, sampling, thinking, tools.
 
 import type { Conversation, Settings } from "./conversation";
 import { h, iconButton } from "./dom";
@@ -11,13 +11,13 @@ interface Field {
 }
 
 const numbers: Field[] = [
-    { name: "temperature", label: "Temperature", hint: "0: always the likeliest word", step: "0.05" },
-    { name: "top_p", label: "Top p", hint: "only the words that make up this share", step: "0.01" },
-    { name: "top_k", label: "Top k", hint: "only so many words; 0: all", step: "1" },
-    { name: "min_p", label: "Min p", hint: "words at least so likely as this share of the best", step: "0.01" },
-    { name: "repeat_penalty", label: "Repeat penalty", hint: "1: none", step: "0.05" },
-    { name: "max_tokens", label: "Longest answer", hint: "tokens", step: "1" },
-    { name: "seed", label: "Seed", hint: "the same seed gives the same answer", step: "1" },
+    { name: "temperature", label: "Temperature", hint: "0: always the most likely token", step: "0.05" },
+    { name: "top_p", label: "Top p", hint: "sample from tokens with this total probability", step: "0.01" },
+    { name: "top_k", label: "Top k", hint: "sample from this many tokens; 0: all", step: "1" },
+    { name: "min_p", label: "Min p", hint: "drop tokens below this fraction of the best one's probability", step: "0.01" },
+    { name: "repeat_penalty", label: "Repeat penalty", hint: "1: off", step: "0.05" },
+    { name: "max_tokens", label: "Max tokens", hint: "length limit of an answer", step: "1" },
+    { name: "seed", label: "Seed", hint: "for reproducible answers", step: "1" },
 ];
 
 function toolsFault(text: string): string {
@@ -25,9 +25,9 @@ function toolsFault(text: string): string {
         return "";
     }
     try {
-        return Array.isArray(JSON.parse(text)) ? "" : "A list of tools is needed, as OpenAI's clients send it.";
+        return Array.isArray(JSON.parse(text)) ? "" : "Expected a JSON array of tools in OpenAI's format.";
     } catch (e) {
-        return `This is no JSON: ${e instanceof Error ? e.message : e}`;
+        return `Not valid JSON: ${e instanceof Error ? e.message : e}`;
     }
 }
 
@@ -37,14 +37,14 @@ export function settingsPanel(c: Conversation, defaults: Record<string, number>,
         c.settings[name] = value;
         changed();
     };
-    const system = h("textarea", { id: "set-system", rows: 5, placeholder: "What the model should know and how it should answer", oninput: () => set("system", system.value) });
+    const system = h("textarea", { id: "set-system", rows: 5, placeholder: "Instructions for the model", oninput: () => set("system", system.value) });
     system.value = c.settings.system;
     const fields = numbers.map((f) => {
-        const input = h("input", { id: `set-${f.name}`, type: "number", step: f.step, placeholder: defaults[f.name] !== undefined && defaults[f.name] !== -1 ? String(Number(defaults[f.name].toPrecision(3))) : "as the server", oninput: () => set(f.name, input.value) });
+        const input = h("input", { id: `set-${f.name}`, type: "number", step: f.step, placeholder: defaults[f.name] !== undefined && defaults[f.name] !== -1 ? String(Number(defaults[f.name].toPrecision(3))) : "server default", oninput: () => set(f.name, input.value) });
         input.value = c.settings[f.name];
         return h("div", { class: "setting" }, h("label", { for: `set-${f.name}` }, f.label), input, h("small", {}, f.hint));
     });
-    const thinking = h("select", { id: "set-reasoning", onchange: () => set("reasoning", thinking.value) }, ...[["", "as the model does"], ["none", "none"], ["low", "little"], ["medium", "some"], ["high", "much"]].map(([value, label]) => h("option", { value }, label)));
+    const thinking = h("select", { id: "set-reasoning", onchange: () => set("reasoning", thinking.value) }, ...[["", "model default"], ["none", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]].map(([value, label]) => h("option", { value }, label)));
     thinking.value = c.settings.reasoning;
     const fault = h("small", { class: "fault", role: "alert" }, toolsFault(c.settings.tools));
     const tools = h("textarea", { id: "set-tools", rows: 6, spellcheck: "false", class: "mono", placeholder: '[{"type": "function", "function": {"name": …}}]' });
@@ -55,9 +55,9 @@ export function settingsPanel(c: Conversation, defaults: Record<string, number>,
     tools.value = c.settings.tools;
     return h(
         "section",
-        { class: "settings", "aria-label": "Settings of this conversation", onkeydown: (e: KeyboardEvent) => e.key === "Escape" && (e.preventDefault(), closed()) },
-        h("div", { class: "settings-head" }, h("h2", {}, "This conversation"), iconButton("close", "Close settings", closed)),
-        h("label", { for: "set-system" }, "System text"),
+        { class: "settings", "aria-label": "Conversation settings", onkeydown: (e: KeyboardEvent) => e.key === "Escape" && (e.preventDefault(), closed()) },
+        h("div", { class: "settings-head" }, h("h2", {}, "Conversation settings"), iconButton("close", "Close settings", closed)),
+        h("label", { for: "set-system" }, "System prompt"),
         system,
         h("div", { class: "setting-grid" }, ...fields, h("div", { class: "setting" }, h("label", { for: "set-reasoning" }, "Thinking"), thinking)),
         h("label", { for: "set-tools" }, "Tools (JSON)"),

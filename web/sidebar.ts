@@ -56,7 +56,7 @@ export class Sidebar {
         const found = this.library.search(this.search.value);
         fill(this.list, ...found.map((c) => this.line(c)));
         if (found.length === 0) {
-            fill(this.list, h("li", { class: "empty" }, this.search.value ? "None has all these words." : "Nothing yet. Conversations are kept in this browser."));
+            fill(this.list, h("li", { class: "empty" }, this.search.value ? "No conversation contains all these words." : "No conversations yet. They are stored in this browser."));
         }
     }
 
@@ -69,14 +69,14 @@ export class Sidebar {
             h(
                 "span",
                 { class: "conversation-actions" },
-                iconButton("down", `Export ${title}`, (e) => saveFile(`${title.replace(/[^\w -]+/g, "_")}.${e.shiftKey ? "json" : "md"}`, "text/plain", e.shiftKey ? this.library.export([c]) : asMarkdown(c)), { title: "Export as Markdown (with Shift: JSON)" }),
+                iconButton("down", `Export ${title}`, (e) => saveFile(`${title.replace(/[^\w -]+/g, "_")}.${e.shiftKey ? "json" : "md"}`, "text/plain", e.shiftKey ? this.library.export([c]) : asMarkdown(c)), { title: "Export as Markdown (Shift: as JSON)" }),
                 iconButton("trash", `Delete ${title}`, () => this.remove(c)),
             ),
         );
     }
 
     private remove(c: Conversation): void {
-        if (confirm(`Delete “${c.title || "New conversation"}”? It is kept nowhere else.`)) {
+        if (confirm(`Delete “${c.title || "New conversation"}”? This cannot be undone.`)) {
             this.library.remove(c.id);
             this.actions.removed(c);
         }
@@ -89,7 +89,7 @@ export class Sidebar {
             const taken = file ? this.library.import(await file.text()) : 0;
             announce(`${plural(taken, "conversation")} imported`);
             if (file && taken === 0) {
-                this.problem.textContent = `${file.name}: nothing in it is newer than what is here.`;
+                this.problem.textContent = `${file.name}: nothing in it is newer than the conversations here.`;
                 this.problem.hidden = false;
             }
         } catch (e) {

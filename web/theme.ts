@@ -34,7 +34,7 @@ export function applyTheme(): void {
 }
 
 export function themeButton(): HTMLButtonElement {
-    return iconButton("sun", "Light or dark", () => {
+    return iconButton("sun", "Switch between light and dark", () => {
         choose(isDark() ? "light" : "dark");
         localStorage.setItem(NAME, chosen ?? "");
         document.dispatchEvent(new Event("themechange"));

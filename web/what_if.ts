@@ -32,11 +32,11 @@ export class WhatIf {
         this.sliders = [
             this.range("ram", "RAM", Math.min(p.least_bytes * 0.8, memory), Math.min(memory, Math.max(p.available_bytes, p.ceiling_bytes)), Math.min(p.ceiling_bytes, memory)),
             ...(p.device ? [this.range("vram", "VRAM", p.device.least_bytes * 0.8, Math.max(p.device.whole_bytes * 1.15, p.device.ceiling_bytes), p.device.ceiling_bytes)] : []),
-            this.list("ctx", "Context", contexts, p.context),
-            this.list("batch", "Batch", [32, 64, 128, 256, 512, 1024, 2048], p.batch),
-            this.list("parallel", "Sequences", [1, 2, 4, 8, 16, 32], p.parallel),
+            this.list("ctx", "Context length", contexts, p.context),
+            this.list("batch", "Batch size", [32, 64, 128, 256, 512, 1024, 2048], p.batch),
+            this.list("parallel", "Parallel answers", [1, 2, 4, 8, 16, 32], p.parallel),
         ];
-        fill(this.element, h("h2", { id: "what-if" }, "What if"), h("div", { class: "sliders" }, ...this.sliders.map((s) => s.input.parentElement!)), this.answer);
+        fill(this.element, h("h2", { id: "what-if" }, "What if: plan with other limits"), h("div", { class: "sliders" }, ...this.sliders.map((s) => s.input.parentElement!)), this.answer);
         void this.ask();
     }
 

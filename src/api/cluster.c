@@ -336,7 +336,8 @@ static mo_status decide_sizes(const char *path, mo_model_options *o, mo_resource
                               mo_requirements_options *requirements, mo_error *err)
 {
     mo_choice choice;
-    const mo_status status = mo_opened_plan(path, requirements, resources, &choice, err);
+    mo_requirements_options own = *requirements;
+    const mo_status status = mo_opened_plan_guesses(path, &own, resources, &choice, err);
     if (status == MO_OK) {
         o->context = requirements->context = choice.model.context;
         o->batch = requirements->batch = choice.model.batch;
@@ -372,6 +373,8 @@ static mo_status send_shares(mo_cluster *c, const mo_model_options *o, int layer
                                     .context = o->context,
                                     .batch = o->batch,
                                     .positions = o->positions,
+                                    .drafts = (int32_t)mo_requirements_drafts(o),
+                                    .speculate = (int32_t)o->speculate,
                                     .kept_bytes =
                                         mo_ranks_part(&c->parts, mo_link_ranks(c->link), r, o->kept_bytes)};
         }
@@ -560,10 +563,12 @@ mo_status mo_cluster_plan(mo_cluster *c, const char *path, mo_divide divide, mo_
     return status;
 }
 
-/* Every rank's answer to its share: the first failure. adapters: as mo_engine_adapters_identity() of this rank, or NULL. */
-static mo_status receive_answers(mo_cluster *c, const uint64_t *adapters, mo_error *err)
+/* Every rank's answer to its share: the first failure. adapters: as mo_engine_adapters_identity() of this rank, or NULL. *draft_rows: the least of
+ * theirs. */
+static mo_status receive_answers(mo_cluster *c, const uint64_t *adapters, int64_t *draft_rows, mo_error *err)
 {
     mo_status status = MO_OK;
+    *draft_rows = INT64_MAX;
     for (int r = 1; r < mo_link_ranks(c->link); r++) {
         mo_wire_result result;
         mo_error own = {0};
@@ -580,6 +585,7 @@ static mo_status receive_answers(mo_cluster *c, const uint64_t *adapters, mo_err
             status = one;
             *err = own;
         }
+        *draft_rows = one == MO_OK && result.draft_rows < *draft_rows ? result.draft_rows : *draft_rows;
     }
     return status;
 }
@@ -598,8 +604,19 @@ mo_status mo_cluster_join(mo_cluster *c, mo_engine *engine, mo_leader **leader, 
                           mo_error *err)
 {
     const uint64_t adapters = mo_engine_adapters_identity(engine);
-    mo_status status = receive_answers(c, &adapters, err);
+    int64_t draft_rows;
+    mo_status status = receive_answers(c, &adapters, &draft_rows, err);
     c->told = false;
+    if (status == MO_OK && c->parts.way != MO_DIVIDE_EXPERTS) {
+        const bool guessed = engine->drafts.most > 0;
+        mo_drafts_limit(&engine->drafts, draft_rows);
+        if (guessed && !engine->drafts.most) {
+            mo_log(
+                MO_LOG_WARN, "speculate",
+                "speculative decoding is off: not all ranks have memory for guesses, or devices that support "
+                "them; every token is computed by a step of its own");
+        }
+    }
     if (status == MO_OK) {
         status = c->parts.way == MO_DIVIDE_EXPERTS
                      ? mo_experts_lead(c->link, engine, c->parts.first, asker, err)
@@ -617,8 +634,9 @@ mo_status mo_cluster_join(mo_cluster *c, mo_engine *engine, mo_leader **leader, 
 void mo_cluster_give_up(mo_cluster *c)
 {
     mo_error ignored;
+    int64_t rows;
     if (c->told) {
-        receive_answers(c, NULL, &ignored);
+        receive_answers(c, NULL, &rows, &ignored);
         close_all(c);
         c->told = false;
     }

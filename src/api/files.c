@@ -9,6 +9,9 @@
 #include "base/status.h"
 #include "gguf/read.h"
 #include "gguf/summary.h"
+#include "model/family.h"
+#include "moraine_server.h"
+#include "vision/encoder.h"
 
 struct mo_file {
     mo_gguf *gguf;
@@ -16,7 +19,22 @@ struct mo_file {
     mo_error why;
     mo_file_info info;
     mo_file_format formats[MO_TYPE_LIMIT];
+    mo_encoder *encoder; /* described; NULL: there is none, or why not */
+    mo_status encoder_status;
+    mo_error encoder_why;
 };
+
+/* Of the layers from number `layers` on. */
+static int64_t bytes_behind(const mo_gguf *g, int layers)
+{
+    int64_t bytes = 0;
+    const mo_gguf_tensor *t;
+    for (int64_t i = 0; (t = mo_gguf_tensor_at(g, i)); i++) {
+        const bool block = strncmp(t->name, "blk.", 4) == 0;
+        bytes += block && strtol(t->name + 4, NULL, 10) >= layers ? t->bytes : 0;
+    }
+    return bytes;
+}
 
 mo_status mo_file_open(const char *path, mo_file **out, mo_error *err)
 {
@@ -33,6 +51,16 @@ mo_status mo_file_open(const char *path, mo_file **out, mo_error *err)
         return s;
     }
     file->summarized = mo_gguf_summarize(file->gguf, &file->info, file->formats, &file->why);
+    if (file->summarized == MO_OK && file->info.mtp_layers) {
+        file->info.mtp_heads = mo_family_finds_head(file->gguf) ? 1 : 0;
+        file->info.mtp_bytes = bytes_behind(file->gguf, file->info.layers);
+    }
+    if (file->summarized == MO_OK && strcmp(file->info.architecture, "clip") == 0) {
+        file->encoder_status = mo_encoder_open(path, true, &file->encoder, &file->encoder_why);
+    } else {
+        file->encoder_status =
+            mo_fail(&file->encoder_why, MO_ENOENT, "%s: this is no encoder of pictures", path);
+    }
     *out = file;
     return MO_OK;
 }
@@ -40,6 +68,7 @@ mo_status mo_file_open(const char *path, mo_file **out, mo_error *err)
 void mo_file_close(mo_file *file)
 {
     if (file) {
+        mo_encoder_close(file->encoder);
         mo_gguf_close(file->gguf);
         free(file);
     }
@@ -122,5 +151,29 @@ mo_status mo_file_summarize(const mo_file *file, mo_file_info *out, size_t size,
         return file->summarized;
     }
     mo_report_write(out, size, &file->info, sizeof file->info);
+    return MO_OK;
+}
+
+mo_status mo_file_encoder(const mo_file *file, mo_encoder_info *out, size_t size, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    MO_REQUIRE(err, file, out)
+    if (file->encoder_status != MO_OK) {
+        *err = file->encoder_why;
+        return file->encoder_status;
+    }
+    const mo_vision_spec *s = mo_encoder_spec(file->encoder);
+    const mo_encoder_info info = {.projector = s->projector_name,
+                                  .layers = s->layers,
+                                  .heads = (int)s->heads,
+                                  .width = s->width,
+                                  .patch = s->patch,
+                                  .merge = s->merge,
+                                  .min_tokens = s->min_rows,
+                                  .max_tokens = s->max_rows,
+                                  .text_width = s->out,
+                                  .features = s->features,
+                                  .weight_bytes = mo_encoder_weight_bytes(file->encoder)};
+    mo_report_write(out, size, &info, sizeof info);
     return MO_OK;
 }

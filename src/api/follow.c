@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "cluster/experts.h"
 #include "cluster/follower.h"
+#include "engine/session.h"
 
 typedef struct follow {
     mo_cluster *cluster;
@@ -102,6 +103,13 @@ static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *er
     o.positions = share->positions;
     o.kept_bytes = share->kept_bytes;
     o.all_logits = false;
+    /* Rank 0 guesses, and ranks with experts alone hold nothing of it. Guesses that nobody asked for are left out where memory is short. */
+    const bool drafts = share->drafts > 0 && !experts.divided;
+    o.speculate = !drafts                                          ? MO_SPECULATE_OFF
+                  : share->speculate == (int32_t)MO_SPECULATE_AUTO ? MO_SPECULATE_AUTO
+                                                                   : MO_SPECULATE_NGRAM;
+    o.draft_max = share->drafts == MO_DRAFTS_MAX ? 0 : share->drafts;
+    o.draft_model = NULL;
     o.progress = on_load;
     o.user = f;
     result.status = (int32_t)mo_model_open_part(f->path, &o, (mo_layer_range){share->first, share->count},
@@ -109,6 +117,7 @@ static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *er
     write_why(share, &why, result.detail);
     const uint64_t at_first = model ? experts_read(model) : 0;
     result.rows = model ? (int64_t)mo_engine_adapters_identity(model->engine) : 0;
+    result.draft_rows = model ? (int32_t)mo_feed_draft_rows(model->engine) : 0;
     mo_status status = mo_link_send(link, 0, &result, sizeof result, err);
     if (status == MO_OK) {
         status = mo_link_flush(link, err);

@@ -10,10 +10,13 @@
 #include "base/machine.h"
 #include "base/mapped.h"
 #include "base/status.h"
+#include "engine/draft_model.h"
+#include "engine/head.h"
 #include "gguf/fingerprint.h"
 #include "hotcache/budget.h"
 #include "open/settings.h"
 #include "plan/choice.h"
+#include "plan/device.h"
 #include "plan/text.h"
 
 static const mo_model_options defaults = {
@@ -61,7 +64,8 @@ static mo_requirements_options requirements_of(const mo_model *m, const mo_model
                                      .precision = resources->precision,
                                      .range = m->range,
                                      .experts = m->experts,
-                                     .peers = m->cluster ? mo_cluster_ranks(m->cluster) - 1 : 1};
+                                     .peers = m->cluster ? mo_cluster_ranks(m->cluster) - 1 : 1,
+                                     .drafts = mo_requirements_drafts(o)};
 }
 
 static mo_status open_files(mo_model *m, const char *path, const mo_model_options *o, mo_resources *resources,
@@ -96,7 +100,7 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
     return status;
 }
 
-/* How fast experts cross: the rate with which the lanes begin, as the plan has it. */
+/* How fast experts cross alone, for reports. */
 static double experts_rate(const mo_plan_model *requirements, const mo_rates *rates)
 {
     double bytes = 0, seconds = 0;
@@ -107,6 +111,24 @@ static double experts_rate(const mo_plan_model *requirements, const mo_rates *ra
         seconds += used / mo_rates_link(rates, (double)c->bytes, MO_RATES_EXPERT_COPIES);
     }
     return seconds > 0 ? bytes / seconds : rates->link_bytes_s;
+}
+
+/* The most drafts of a feed, as planned; 0: none. */
+static int64_t draft_max(const mo_model *m)
+{
+    const mo_expert_range *experts = &mo_checkpoint_spec(m->checkpoint)->experts;
+    return experts->alone ? 0 : m->opened.drafts;
+}
+
+/* The rates with which the lanes begin are those that the plan divided missing experts by. */
+static void begin_lanes(const mo_model *m, const mo_rates *rates, bool device_measured, mo_gpu_options *o)
+{
+    const mo_choice *choice = &m->opened.choice;
+    double alone, cpu, link;
+    mo_plan_device_lanes(&choice->model, rates, &choice->plan, &alone, &cpu, &link);
+    o->alone_bytes_s = rates->measured ? alone : 0;
+    o->cpu_bytes_s = rates->measured && device_measured ? cpu : o->alone_bytes_s;
+    o->link_bytes_s = device_measured ? link : 0;
 }
 
 static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
@@ -126,13 +148,13 @@ static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, 
         .hot = &resources->hot,
         .serial = resources->serial,
         .postfetch = &resources->postfetch,
-        .cpu_bytes_s = rates->measured ? rates->ram_bytes_s * rates->compute_share : 0,
-        .link_bytes_s = resources->device_measured ? experts_rate(requirements, rates) : 0,
         .round_trip_s = resources->device_measured ? rates->round_trip_s : 0,
+        .draft_max = draft_max(m),
         .precision = resources->precision,
         .progress = o->progress,
         .user = o->user,
     };
+    begin_lanes(m, rates, resources->device_measured, &options);
     options.requests = mo_learning_requests(m->learning, &options.request_count);
     return options;
 }
@@ -157,7 +179,7 @@ static void take_run(const mo_model *m, const mo_resources *resources, const mo_
     o->end = run->end;
     o->placement.plan = plan;
     o->hot = hot;
-    o->link_bytes_s = measured ? experts_rate(&choice->model, rates) : 0;
+    begin_lanes(m, rates, measured, o);
     o->round_trip_s = measured ? rates->round_trip_s : 0;
     o->precision = resources->precision;
     if (!resources->each_bf16[run->device] && resources->precision.precision != MO_PRECISION_EXACT) {
@@ -171,7 +193,7 @@ static void take_run(const mo_model *m, const mo_resources *resources, const mo_
 /* On a device: the first, or one more. */
 static mo_status open_run(mo_model *m, const mo_gpu_options *o, bool first, mo_error *err)
 {
-    if (m->experts.alone) {
+    if (mo_spec_device_experts(mo_checkpoint_spec(m->checkpoint))) {
         return first ? mo_gpu_expert_device_open(m->checkpoint, o, &m->expert_device, err)
                      : mo_gpu_expert_device_join(m->expert_device, m->checkpoint, o, err);
     }
@@ -247,16 +269,9 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     m->probed_host_bytes_s = resources->device_measured ? resources->rates.host_bytes_s : 0;
     mo_gpu_options options = gpu_options(m, o, kernels, resources);
     mo_error failed = {0};
-    mo_status status = MO_OK;
     int failing = resources->found > 1 && !m->opened.choice.division ? 0 : -1; /* alone it is the first */
-    if (o->skip_missing) {
-        status = mo_fail(&failed, MO_EINVAL,
-                         "`skip_missing` requires `device` none: with a device, no expert is skipped");
-    }
-    if (status == MO_OK) {
-        status = m->opened.choice.division ? open_runs(m, &options, resources, &failing, &failed)
-                                           : open_run(m, &options, true, &failed);
-    }
+    mo_status status = m->opened.choice.division ? open_runs(m, &options, resources, &failing, &failed)
+                                                 : open_run(m, &options, true, &failed);
     if (status != MO_OK && status != MO_ECANCELLED && resources->any_device && failing >= 0 &&
         leave_out(m, o, resources, failing, status, &failed)) {
         return mo_fail(err, status, "%s", failed.detail);
@@ -270,6 +285,35 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
         return MO_OK;
     }
     return status == MO_OK ? MO_OK : mo_fail(err, status, "%s", failed.detail);
+}
+
+/* Logs why drafts were requested but are not computed. */
+static void tell_drafts(const mo_model *m, const mo_model_options *o)
+{
+    const mo_accelerator *gpu = mo_gpu_accelerator(m->gpu);
+    const char *why = NULL;
+    if (m->engine->batch == 1) {
+        why = "the batch is 1";
+    } else if (gpu && !gpu->draft_rows && draft_max(m)) { /* otherwise the plan has said why */
+        why = "the device does not support the size of this model's recurrent states";
+    }
+    if (o->speculate != MO_SPECULATE_OFF && why) {
+        mo_log(MO_LOG_WARN, "speculate",
+               "speculative decoding is off: %s; every token is computed by a step of its own", why);
+    }
+}
+
+static const mo_where *where_on_device(void *owner, int layer)
+{
+    return mo_gpu_expert_device_where(owner, layer);
+}
+
+/* A device with layers fills RAM too, during its first steps; one with experts alone does not. */
+static mo_status warm_beside(mo_model *m, const mo_model_options *o, mo_error *err)
+{
+    return m->expert_device ? mo_learning_warm_rest(m->learning, where_on_device, m->expert_device,
+                                                    o->progress, o->user, err)
+                            : MO_OK;
 }
 
 static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
@@ -290,9 +334,22 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
         .accelerator = mo_gpu_accelerator(m->gpu),
         .states = mo_requirements_states(&asked, 0, 0, false),
         .fingerprint = mo_gguf_fingerprint(mo_checkpoint_gguf(m->checkpoint)),
+        .draft_max = draft_max(m),
     };
     const mo_status status = mo_engine_create(m->checkpoint, &options, &m->engine, err);
+    if (status == MO_OK && m->opened.head) {
+        mo_state_size states = mo_requirements_states(&asked, 0, m->engine->context, false);
+        states.kept_bytes = 0;
+        const bool late = mo_head_is_late(spec, o->speculate == MO_SPECULATE_AUTO);
+        const mo_status head =
+            m->opened.whole ? mo_draft_model_open(m->engine, m->opened.head, &states, &m->engine->head, err)
+                            : mo_head_open(m->engine, m->opened.head, &states, late, &m->engine->head, err);
+        if (head != MO_OK) {
+            return head;
+        }
+    }
     if (status == MO_OK) {
+        tell_drafts(m, o);
         m->engine->timed = mo_learning_times(m->learning);
         if (m->expert_device) {
             mo_workers_add(&m->engine->workers, mo_gpu_expert_device_worker(m->expert_device));
@@ -309,7 +366,9 @@ static void tell_precision(const mo_model *m, const mo_model_options *o, const m
     }
     if (!m->gpu) {
         mo_log(MO_LOG_WARN, "device", "`prompt_precision` bf16 has no effect: %s computes exactly",
-               m->expert_device ? "a rank with experts only" : "the CPU");
+               m->experts.alone && m->expert_device ? "a rank with experts only"
+               : m->expert_device                   ? "with this model a device"
+                                                    : "the CPU");
     } else if (resources->precision.precision == MO_PRECISION_EXACT) {
         mo_log(MO_LOG_WARN, "device",
                "`prompt_precision` bf16 has no effect: "
@@ -398,10 +457,16 @@ static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o
         status = open_gpu(m, o, kernels, &resources, err);
     }
     if (status == MO_OK) {
+        status = warm_beside(m, o, err);
+    }
+    if (status == MO_OK) {
         status = open_engine(m, o, kernels, &resources, err);
     }
     if (status == MO_OK) {
         status = mo_model_open_adapters(m, o, err);
+    }
+    if (status == MO_OK) {
+        status = mo_model_open_encoder(m, o, err);
     }
     if (status == MO_OK) {
         status = mo_reports_open(m, err);
@@ -429,12 +494,14 @@ static mo_status open_once(const char *path, mo_model_options *o, const mo_kerne
     }
     m->range = range;
     m->without = *without;
+    m->guess_text = mo_requirements_guess_text(o);
     const char *profile = o->learning.profile;
     m->disk_path =
         profile && strcmp(profile, "auto") == 0 ? strdup(path) : NULL; /* NULL: it is not learned */
     m->experts = experts;
     pthread_mutex_init(&m->profile_lock, NULL);
     pthread_mutex_init(&m->masks_lock, NULL);
+    mo_step_times_init(&m->times);
     sigset_t before;
     if (o->map) {
         mo_mapped_enter(&before);
@@ -504,15 +571,16 @@ mo_status mo_model_open_part(const char *path, const mo_model_options *options, 
 static void note_vram(mo_model *model)
 {
     const mo_model_spec *spec = model->checkpoint ? mo_checkpoint_spec(model->checkpoint) : NULL;
-    if (!model->gpu || !spec || !mo_learning_saves_warm(model->learning)) {
+    if ((!model->gpu && !model->expert_device) || !spec || !mo_learning_saves_warm(model->learning)) {
         return;
     }
     int32_t count = 0;
     mo_store_request *list =
         calloc((size_t)mo_store_experts(model->opened.tiers->store)->expert_count + 1, sizeof *list);
     for (int i = 0; list && i < spec->layer_count; i++) {
-        const mo_where *where = mo_gpu_where(model->gpu, i);
-        for (int e = 0; spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
+        const mo_where *where =
+            model->gpu ? mo_gpu_where(model->gpu, i) : mo_gpu_expert_device_where(model->expert_device, i);
+        for (int e = 0; where && spec->layers[i].routed && e < spec->layers[i].moe.experts; e++) {
             if (mo_where_address(where, i, e) && !mo_store_resident(model->opened.tiers->store, i, e)) {
                 list[count++] = (mo_store_request){.layer = i, .expert = e};
             }
@@ -535,9 +603,12 @@ void mo_model_close(mo_model *model)
         mo_model_close_templates(model);
         mo_mask_thread_close(model->masks);
         pthread_mutex_destroy(&model->masks_lock);
+        mo_step_times_drop(&model->times);
         mo_lexicon_close(model->lexicon);
         mo_tokenizer_destroy(model->tokenizer);
         mo_model_close_adapters(model);
+        mo_model_close_encoder(model);
+        mo_head_close(model->engine ? model->engine->head : NULL);
         mo_engine_destroy(model->engine);
         mo_reports_close(model->reports);
         pthread_mutex_destroy(&model->profile_lock);
@@ -595,8 +666,8 @@ void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
     };
     for (int i = 0; i < f->all_count; i++) {
         const mo_layer *l = &f->all_layers[i];
-        info.rewinds &= l->mixer == MO_MIXER_ATTENTION &&
-                        (l->attention.window == 0 || l->attention.window >= info.context);
+        info.rewinds &=
+            !mo_layer_recurrent(l) && (l->attention.window == 0 || l->attention.window >= info.context);
         if (l->routed) {
             info.experts = l->moe.experts;
             info.experts_used = l->moe.used;
@@ -624,7 +695,7 @@ const char *mo_model_text(const mo_model *model, const char *key)
         {"chat_format", mo_model_chat_name(model)},
         {"tool_format", mo_model_tool_format(model)},
         {"device", model->gpu ? model->device_name : NULL},
-        {"tier.mode", model->mapped ? "mapped" : mo_plan_mode_text(model->opened.choice.plan.mode)},
+        {"tier.mode", model->mapped ? "mapped" : mo_plan_mode_text(&model->opened.choice.plan)},
         {"tier.policy", tiers && tiers->store ? mo_store_policy(tiers->store)->name : ""},
         {"disk_method", model->disk_method},
     };

@@ -10,11 +10,13 @@
 #include "grammar/lexicon.h"
 #include "grammar/mask_thread.h"
 #include "open/learning.h"
+#include "speculate/depth.h"
 #include "template/chat_template.h"
 #include "text/formats.h"
 #include "text/tokenizer.h"
 
-typedef struct mo_reports mo_reports; /* the counters that are published: report.c */
+typedef struct mo_model_encoder mo_model_encoder; /* of pictures: image.c */
+typedef struct mo_reports mo_reports;             /* the counters that are published: report.c */
 
 struct mo_model {
     mo_pool *pool;
@@ -43,7 +45,11 @@ struct mo_model {
     mo_experts_leader *asker;                 /* or of those with other experts */
     mo_adapter_use adapters[MO_ADAPTERS_MAX]; /* that were opened with it, as new sessions have them */
     int adapter_count;
+    mo_model_encoder *encoder; /* NULL: it reads no pictures */
     mo_reports *reports;
+    bool guess_text;         /* guesses may come from the text */
+    mo_step_times times;     /* of steps by rows, for speculative decoding */
+    atomic_llong unaccepted; /* guesses that came true behind the end of an answer */
     mo_tokenizer *tokenizer; /* NULL: the file has no vocabulary */
     mo_lexicon
         *lexicon; /* the vocabulary for constraints, read when the first is opened; NULL with the tokenizer */
@@ -61,6 +67,15 @@ struct mo_model {
 static inline mo_gpu *mo_model_gpu(const mo_model *m)
 {
     return atomic_load(&m->engine->accelerator) ? m->gpu : NULL;
+}
+
+/* Where devices have experts of a layer; NULL: there is no device, or it is lost. Under the engine's lock. */
+static inline const mo_where *mo_model_where(const mo_model *m, int layer)
+{
+    const mo_gpu *gpu = mo_model_gpu(m);
+    return gpu                ? mo_gpu_where(gpu, layer)
+           : m->expert_device ? mo_gpu_expert_device_where(m->expert_device, layer)
+                              : NULL;
 }
 
 /* The thread that computes masks (grammar.c), started by the first call. */
@@ -81,6 +96,24 @@ mo_status mo_model_find_resources(const mo_model_options *options, unsigned with
 /* Opens the adapters that the options name (adapter.c), when the engine is there. */
 mo_status mo_model_open_adapters(mo_model *model, const mo_model_options *options, mo_error *err);
 void mo_model_close_adapters(mo_model *model);
+
+/* Opens the encoder that the options name (image.c), when the engine is there. */
+mo_status mo_model_open_encoder(mo_model *model, const mo_model_options *options, mo_error *err);
+void mo_model_close_encoder(mo_model *model);
+const char *mo_model_projector(const mo_model *model);     /* the encoder's kind; NULL: there is none */
+uint64_t mo_model_encoder_identity(const mo_model *model); /* of its weights; 0: there is none */
+/* What the encoder reads of a picture that was opened, in the size that it says; how many bytes that is, 0: no picture has this size; and the same
+ * picture again, from that. */
+const uint8_t *mo_image_pixels(const mo_image *image);
+size_t mo_image_pixel_bytes(const mo_image_info *info);
+mo_status mo_image_open_pixels(mo_model *model, const mo_image_info *info, const uint8_t *pixels,
+                               mo_image **out, mo_error *err);
+/* As mo_tokenizer_encode_marked(), and every MO_IMAGE_MARK that is not a stranger's becomes -1 between the tokens around pictures. The model has an
+ * encoder and a tokenizer. */
+mo_status mo_model_tokenize_pictures(const mo_model *model, const char *text, size_t length, unsigned flags,
+                                     const uint8_t *input, size_t most, int32_t **ids, size_t *count,
+                                     mo_error *err);
+unsigned mo_model_token_flags(int flags); /* of mo_token_flags the tokenizer's (text.c) */
 
 /* Begins to publish what the model's engine counts. The engine is opened; no step runs yet. */
 mo_status mo_reports_open(mo_model *model, mo_error *err);

@@ -74,6 +74,15 @@ static void report_speed(const mo_run_plan *p, const mo_rates *r, mo_plan_report
     out->prompt_tokens = p->prompt_tokens;
     out->prompt_tokens_per_second = p->prompt_seconds > 0 ? (double)p->prompt_tokens / p->prompt_seconds : 0;
     memcpy(out->batch_why, p->batch_why, sizeof out->batch_why);
+    for (int i = 0; i < 3; i++) {
+        const mo_plan_batch_choice *c = &p->around[i];
+        out->batches[i] = (mo_plan_report_batch){.batch = c->batch,
+                                                 .ram_experts = c->ram_experts,
+                                                 .vram_experts = c->vram_experts,
+                                                 .work_bytes = c->work_bytes,
+                                                 .prompt_seconds = c->prompt_seconds,
+                                                 .seconds = c->seconds};
+    }
 }
 
 static void report_depth(mo_plan_depth d, mo_plan_report *out)
@@ -183,11 +192,11 @@ static mo_status add_hot_cache(const char *path, const mo_resources *m, mo_choic
 }
 
 /* A device that was not asked for and has no memory left for its hot cache is left out, as opening a model does. */
-static mo_status make(const char *path, const mo_requirements_options *requirements, mo_resources *m,
+static mo_status make(const char *path, mo_requirements_options *requirements, mo_resources *m,
                       mo_choice *out, mo_plan_report_hot *hot, mo_error *err)
 {
     mo_error small = {0};
-    mo_status status = mo_opened_plan(path, requirements, m, out, &small);
+    mo_status status = mo_opened_plan_guesses(path, requirements, m, out, &small);
     if (status == MO_OK && m->hot.file) {
         status = add_hot_cache(path, m, out, hot, &small);
         if (status != MO_OK) {
@@ -196,7 +205,7 @@ static mo_status make(const char *path, const mo_requirements_options *requireme
         }
         if (status == MO_ENOMEM && m->any_device && m->limits.vram_bytes > 0) {
             mo_resources_drop_device(m, small.detail);
-            status = mo_opened_plan(path, requirements, m, out, &small);
+            status = mo_opened_plan_guesses(path, requirements, m, out, &small);
         }
     }
     if (status != MO_OK && err) {
@@ -214,7 +223,11 @@ static mo_status find_resources(const mo_plan_extra *extra, const mo_model_optio
                                 mo_resources *resources, mo_requirements_options *requirements, mo_error *err)
 {
     const mo_kernels *kernels = NULL;
-    mo_resources_ask machine = {.options = o, .machine = extra->machine};
+    mo_resources_ask machine = {
+        .options = o,
+        .machine = extra->machine,
+        .parts = {
+            .gpu = extra->gpu, .cpu = extra->cpu, .disk = extra->disk, .ram_bytes = extra->pc_ram_bytes}};
     if (extra->instead) {
         machine.instead = mo_opened_holding(&extra->instead->opened);
     }
@@ -226,16 +239,17 @@ static mo_status find_resources(const mo_plan_extra *extra, const mo_model_optio
         return status;
     }
     /* Here as many threads as the pool will have. */
-    const int cores = extra->machine ? resources->rates.threads
-                      : o->threads   ? o->threads
-                                     : mo_rates_threads(&resources->rates, mo_machine_cores_usable(""));
+    const int cores = extra->machine || extra->pc_ram_bytes ? resources->rates.threads
+                      : o->threads                          ? o->threads
+                                   : mo_rates_threads(&resources->rates, mo_machine_cores_usable(""));
     *requirements = (mo_requirements_options){.asked = o,
                                               .batch = o->batch,
                                               .context = o->context,
                                               .kept_bytes = o->kept_bytes,
                                               .threads = cores > 0 ? cores : 1,
                                               .interleave = kernels->interleave,
-                                              .precision = resources->precision};
+                                              .precision = resources->precision,
+                                              .drafts = mo_requirements_drafts(o)};
     return MO_OK;
 }
 
@@ -286,7 +300,7 @@ static mo_status plan_file(const char *path, mo_model_options *o, const mo_plan_
     const mo_run_plan *plan = &choice.plan;
     find_least(model, &m, &choice.plan);
     *out = (mo_plan_report){
-        .mode = mo_plan_mode_text(plan->mode),
+        .mode = mo_plan_mode_text(plan),
         .available_bytes = m.limits.available_bytes,
         .layers = model->layers,
         .routed_layers = model->routed_layers,
@@ -303,10 +317,16 @@ static mo_status plan_file(const char *path, mo_model_options *o, const mo_plan_
     memcpy(out->why, plan->why, sizeof out->why);
     report_locations(model, plan, out);
     out->kept_bytes = model->kept_bytes;
+    out->drafts = requirements.drafts;
+    out->draft_bytes = model->draft_bytes;
+    out->head_bytes = model->head_bytes;
+    out->encoder_bytes = model->encoder_bytes;
+    out->draft_model = requirements.whole && model->head_bytes;
     out->device_kept_bytes = plan->device.ceiling ? model->device_kept_bytes : 0;
     report_speed(plan, &m.rates, out);
     report_depth(mo_plan_depth_of(model, &m.rates, plan), out);
     out->disk_learned = m.disk_learned;
+    memcpy(out->described, m.described, sizeof out->described);
     if (plan->device.ceiling) {
         report_device(&plan->device, &m.rates, out);
         out->device.measured = m.device_measured;
@@ -342,5 +362,38 @@ mo_status mo_plan_file(const char *path, const mo_model_options *options, const 
         mo_report_write(out, size, report, sizeof *report);
     }
     free(report);
+    return status;
+}
+
+bool mo_known_gpu(int index, mo_known_gpu_info *out, size_t size)
+{
+    const mo_gpu_facts *g = mo_gpu_facts_at(index);
+    mo_rates rates = mo_rates_default();
+    char sentence[256];
+    if (!g || mo_described_apply(&(mo_described){.gpu = g->name}, &rates, sentence, sizeof sentence, NULL)) {
+        return false;
+    }
+    const mo_known_gpu_info info = {.name = g->name,
+                                    .title = g->title,
+                                    .memory_bytes = (int64_t)g->memory_gib << 30,
+                                    .memory_bytes_s = g->memory_gb_s * 1e9,
+                                    .link_bytes_s = rates.link_bytes_s};
+    mo_report_write(out, size, &info, sizeof info);
+    return true;
+}
+
+mo_status mo_plan_pc_read(const char *text, mo_plan_pc *out, mo_error *err)
+{
+    mo_described parts;
+    MO_OWN_ERROR(err)
+    MO_REQUIRE(err, text, out)
+    *out = (mo_plan_pc){.extra = {.size = sizeof out->extra}};
+    const mo_status status = mo_described_read(text, out->words, sizeof out->words, &parts, err);
+    if (status == MO_OK) {
+        out->extra.gpu = parts.gpu;
+        out->extra.cpu = parts.cpu;
+        out->extra.disk = parts.disk;
+        out->extra.pc_ram_bytes = parts.ram_bytes;
+    }
     return status;
 }

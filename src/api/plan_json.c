@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/growing.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "moraine_server.h"
 
@@ -113,10 +114,27 @@ static json_t *hot_json(const mo_plan_report *r)
                      h->moves, "hit_rate", h->hit_rate, "tokens_per_second", h->tokens_per_second);
 }
 
+/* The next smaller batch, the one that is used, and the next larger, where they fit. */
+static json_t *batches_json(const mo_plan_report *r)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < 3; i++) {
+        const mo_plan_report_batch *b = &r->batches[i];
+        if (b->batch > 0) {
+            json_array_append_new(
+                list, json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "batch", (json_int_t)b->batch,
+                                "ram_experts", (json_int_t)b->ram_experts, "vram_experts",
+                                (json_int_t)b->vram_experts, "work_bytes", (json_int_t)b->work_bytes,
+                                "prompt_seconds", b->prompt_seconds, "seconds", b->seconds));
+        }
+    }
+    return list;
+}
+
 static json_t *prompt_json(const mo_plan_report *r)
 {
-    return json_pack("{s:I, s:f, s:o}", "tokens", (json_int_t)r->prompt_tokens, "tokens_per_second",
-                     r->prompt_tokens_per_second, "batch", text(r->batch_why));
+    return json_pack("{s:I, s:f, s:o, s:o}", "tokens", (json_int_t)r->prompt_tokens, "tokens_per_second",
+                     r->prompt_tokens_per_second, "batch", text(r->batch_why), "batches", batches_json(r));
 }
 
 static json_t *depth_json(const mo_plan_report *r)
@@ -124,6 +142,16 @@ static json_t *depth_json(const mo_plan_report *r)
     return json_pack("{s:f, s:f, s:f, s:f}", "empty_tokens_per_second", r->empty_tokens_per_second,
                      "full_tokens_per_second", r->full_tokens_per_second, "attention_seconds",
                      r->attention_seconds, "full_prompt_tokens_per_second", r->full_prompt_tokens_per_second);
+}
+
+/* null: nothing is guessed. */
+static json_t *guesses_json(const mo_plan_report *r)
+{
+    const char *source = r->head_bytes == 0 ? NULL : r->draft_model ? "draft" : "mtp";
+    return r->drafts ? json_pack("{s:I, s:I, s:s?, s:I}", "most", (json_int_t)r->drafts, "bytes",
+                                 (json_int_t)r->draft_bytes, "computed_by", source, "computing_bytes",
+                                 (json_int_t)r->head_bytes)
+                     : json_null();
 }
 
 static json_t *plan_json(const mo_plan_report *r)
@@ -135,7 +163,7 @@ static json_t *plan_json(const mo_plan_report *r)
                               "disk_learned", (int)r->disk_learned);
     return json_pack(
         "{s:s, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:I, s:I, s:o, "
-        "s:f, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "s:f, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "mode", r->mode, "ceiling_bytes", (json_int_t)r->ceiling_bytes, "ceiling", text(r->why),
         "available_bytes", (json_int_t)r->available_bytes, "used_bytes", (json_int_t)r->used_bytes,
         "least_bytes", (json_int_t)r->least_bytes, "whole_bytes", (json_int_t)r->whole_bytes, "ram_bytes",
@@ -146,7 +174,8 @@ static json_t *plan_json(const mo_plan_report *r)
         rates, "device_bytes", (json_int_t)r->device_bytes, "device", device_json(r), "hot_cache",
         hot_json(r), "why_no_device",
         r->device.ceiling_bytes == 0 && r->device.why[0] ? text(r->device.why) : json_null(), "prompt",
-        prompt_json(r), "devices", devices_json(r), "depth", depth_json(r));
+        prompt_json(r), "devices", devices_json(r), "depth", depth_json(r), "described",
+        r->described[0] ? text(r->described) : json_null(), "guesses", guesses_json(r));
 }
 
 mo_status mo_plan_report_json(const mo_plan_report *report, size_t size, char **json, mo_error *err)
@@ -159,7 +188,7 @@ mo_status mo_plan_report_json(const mo_plan_report *report, size_t size, char **
     }
     memcpy(&r, report, size < sizeof r ? size : sizeof r);
     json_t *root = plan_json(&r);
-    *json = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    *json = root ? mo_json_dump(root, JSON_COMPACT) : NULL;
     json_decref(root);
     return *json ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the plan as JSON");
 }

@@ -5,7 +5,7 @@
 /* Between these two the caller owns engine and device; NULL: the hot cache is in RAM, or there is none. */
 static mo_gpu *begin_use(const mo_model *model)
 {
-    pthread_mutex_lock(&model->engine->lock);
+    mo_engine_take_turn(model->engine);
     mo_gpu *gpu = mo_model_gpu(model);
     if (gpu) {
         mo_gpu_enter(gpu);

@@ -6,6 +6,7 @@
 
 #include "api/model.h"
 #include "base/growing.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "gguf/read.h"
@@ -203,15 +204,37 @@ static void rename_developers(json_t *messages)
     }
 }
 
+/* The text of a content, malloc'd: a string, or the parts of a list one after the other. NULL where a part has none. */
+static char *text_of(const json_t *content)
+{
+    const size_t parts = json_array_size(content);
+    size_t length = 0;
+    if (parts == 0) {
+        return json_is_string(content) ? strdup(json_string_value(content)) : NULL;
+    }
+    for (size_t i = 0; i < parts; i++) {
+        const json_t *text = json_object_get(json_array_get(content, i), "text");
+        if (!json_is_string(text)) {
+            return NULL;
+        }
+        length += json_string_length(text);
+    }
+    char *whole = malloc(length + 1), *end = whole;
+    for (size_t i = 0; whole && i < parts; i++) {
+        end = stpcpy(end, json_string_value(json_object_get(json_array_get(content, i), "text")));
+    }
+    return whole;
+}
+
 /* Takes the last message away, which the answer is to continue: its text, or NULL where there is nothing to continue. */
 static char *take_last(json_t *object)
 {
     json_t *messages = json_object_get(object, "messages");
     const size_t count = json_array_size(messages);
     const json_t *last = count ? json_array_get(messages, count - 1) : NULL;
-    const char *content = json_string_value(json_object_get(last, "content"));
-    char *text =
-        json_is_true(json_object_get(object, "continue_final_message")) && content ? strdup(content) : NULL;
+    char *text = json_is_true(json_object_get(object, "continue_final_message"))
+                     ? text_of(json_object_get(last, "content"))
+                     : NULL;
     json_object_del(object, "continue_final_message");
     if (text) {
         json_array_remove(messages, count - 1);
@@ -235,7 +258,7 @@ static char *plain_conversation(const char *json, size_t length, mo_chat_options
         o->thinking = *last ? MO_THINKING_OFF : o->thinking; /* it is an answer that goes on */
     }
     rename_developers(json_is_object(root) ? json_object_get(root, "messages") : root);
-    char *text = root ? json_dumps(root, 0) : NULL;
+    char *text = root ? mo_json_dump(root, 0) : NULL;
     json_decref(root);
     return text;
 }
@@ -261,10 +284,13 @@ static mo_status append(mo_rendering *out, const char *last, mo_error *err)
     return ok ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for a conversation");
 }
 
-static mo_chat_settings settings_of(const mo_chat_options *o)
+static mo_chat_settings settings_of(const mo_chat_options *o, bool pictures)
 {
-    return (mo_chat_settings){
-        .thinking = o->thinking, .effort = o->effort, .clock = o->date, .no_prompt = o->no_prompt};
+    return (mo_chat_settings){.thinking = o->thinking,
+                              .effort = o->effort,
+                              .clock = o->date,
+                              .no_prompt = o->no_prompt,
+                              .pictures = pictures};
 }
 
 /* Can the format say it? */
@@ -283,15 +309,16 @@ static mo_status check_format(const mo_template *format, const char *effort, mo_
 }
 
 static mo_status render_format(const char *name, const mo_template *format, const char *json, size_t length,
-                               const mo_chat_options *options, mo_rendering *out, mo_error *err)
+                               const mo_chat_options *options, bool pictures, mo_rendering *out,
+                               mo_error *err)
 {
     mo_chat_options o = *options;
     mo_conversation c = {0};
     char *last, *plain = plain_conversation(json, length, &o, &last);
-    const mo_chat_settings settings = settings_of(&o);
+    const mo_chat_settings settings = settings_of(&o, pictures);
     *out = (mo_rendering){0};
-    mo_status status =
-        mo_conversation_read(name, plain ? plain : json, plain ? strlen(plain) : length, &c, err);
+    mo_status status = mo_conversation_read(name, plain ? plain : json, plain ? strlen(plain) : length,
+                                            settings.pictures, &c, err);
     if (status == MO_OK) {
         status = check_format(format, o.effort, err);
     }
@@ -313,7 +340,7 @@ static mo_status render_format(const char *name, const mo_template *format, cons
 static mo_status render_given(const mo_model *model, const char *json, size_t length,
                               const mo_chat_options *o, mo_rendering *out, mo_error *err)
 {
-    const mo_chat_settings settings = settings_of(o);
+    const mo_chat_settings settings = settings_of(o, model->encoder != NULL);
     const mo_chat_format *format;
     mo_chat_template *given = NULL;
     mo_template *own = NULL;
@@ -323,7 +350,7 @@ static mo_status render_given(const mo_model *model, const char *json, size_t le
             format ? open_format(format, &own, err) : open_template(model, o->chat_template, &given, err);
     }
     if (status == MO_OK) {
-        status = format ? render_format(format->name, own, json, length, o, out, err)
+        status = format ? render_format(format->name, own, json, length, o, settings.pictures, out, err)
                         : mo_chat_template_render(given, json, length, &settings, out, err);
     }
     mo_chat_template_close(given);
@@ -337,11 +364,18 @@ static mo_status render(const mo_model *model, const char *json, size_t length, 
     if (o->chat_template) {
         return render_given(model, json, length, o, out, err);
     }
-    const mo_chat_settings settings = settings_of(o);
+    const mo_chat_settings settings = settings_of(o, model->encoder != NULL);
     const bool tools = model->tool_template && mo_conversation_has_tools(json, length);
     const mo_chat_template *t = tools ? model->tool_template : model->chat_template;
     return t ? mo_chat_template_render(t, json, length, &settings, out, err)
-             : render_format(mo_model_chat_name(model), model->format, json, length, o, out, err);
+             : render_format(mo_model_chat_name(model), model->format, json, length, o, settings.pictures,
+                             out, err);
+}
+
+static mo_status tokenize(const mo_model *m, const char *text, size_t length, unsigned flags,
+                          const uint8_t *input, size_t most, int32_t **ids, size_t *count, mo_error *err)
+{
+    return mo_tokenizer_encode_marked(m->tokenizer, text, length, flags, input, most, ids, count, err);
 }
 
 mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
@@ -364,9 +398,9 @@ mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
     if (status != MO_OK) {
         *err = why;
     } else if (model->tokenizer) {
-        status = mo_tokenizer_encode_marked(model->tokenizer, p->rendered.text, p->rendered.length,
-                                            MO_TOKENIZE_CHAT, p->rendered.input, o.tokens_most, &p->tokens,
-                                            &p->count, err);
+        status = (model->encoder ? mo_model_tokenize_pictures
+                                 : tokenize)(model, p->rendered.text, p->rendered.length, MO_TOKENIZE_CHAT,
+                                             p->rendered.input, o.tokens_most, &p->tokens, &p->count, err);
     }
     if (status != MO_OK) {
         mo_prompt_close(p);
@@ -447,7 +481,7 @@ mo_status mo_model_chat(const mo_model *model, const mo_message *messages, size_
             return mo_fail(err, MO_EINVAL, "message %zu: the content is not valid UTF-8", i + 1);
         }
     }
-    char *json = list ? json_dumps(list, 0) : NULL;
+    char *json = list ? mo_json_dump(list, 0) : NULL;
     json_decref(list);
     const mo_status status = json ? mo_model_chat_json(model, json, strlen(json), options, text, err)
                                   : mo_fail(err, MO_ENOMEM, "out of memory for %zu messages", count);

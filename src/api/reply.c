@@ -59,8 +59,11 @@ bool mo_model_in_thought(const mo_model *model, const int32_t *tokens, size_t co
 {
     char *text = NULL;
     size_t length;
-    const size_t tail = count < TAIL ? count : TAIL;
-    if (!model->tokenizer || count == 0 ||
+    size_t tail = 0; /* behind the last picture */
+    while (tail < TAIL && tail < count && tokens[count - 1 - tail] >= 0) {
+        tail++;
+    }
+    if (!model->tokenizer || tail == 0 ||
         mo_detokenize(model->tokenizer, tokens + count - tail, tail,
                       MO_DETOKENIZE_SPECIAL | MO_DETOKENIZE_CONTINUE, &text, &length,
                       &(mo_error){0}) != MO_OK) {

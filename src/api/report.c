@@ -58,6 +58,7 @@ static void report_store(const mo_model *m, const mo_store *store, mo_tier_repor
     out->useful = c.useful;
     out->late = c.late;
     out->wasted = c.wasted;
+    out->known = c.known;
     out->guessed_bytes = c.guessed_bytes;
     out->evictions = c.evictions;
     out->start_bytes = c.ahead_bytes;
@@ -92,7 +93,7 @@ static void report_tiers(const mo_model *model, mo_tier_report *out)
 {
     const mo_tiers *tiers = model->opened.tiers;
     const mo_run_plan *plan = &model->opened.choice.plan;
-    *out = (mo_tier_report){.mode = model->mapped ? "mapped" : mo_plan_mode_text(plan->mode),
+    *out = (mo_tier_report){.mode = model->mapped ? "mapped" : mo_plan_mode_text(plan),
                             .policy = "",
                             .disk_method = "",
                             .ceiling_bytes = plan->ceiling,
@@ -119,8 +120,7 @@ static void report_tiers(const mo_model *model, mo_tier_report *out)
 
 static mo_expert_place location_of(const mo_model *m, int layer, int expert)
 {
-    const mo_gpu *gpu = mo_model_gpu(m);
-    const mo_where *on_device = gpu ? mo_gpu_where(gpu, layer) : NULL;
+    const mo_where *on_device = mo_model_where(m, layer);
     const mo_where ram = {.spec = m->engine->spec, .store = mo_engine_store(m->engine)};
     return mo_where_is(on_device ? on_device : &ram, layer, expert);
 }
@@ -151,6 +151,9 @@ static void publish(mo_model *m)
     r->published_ns = mo_clock_ns();
     r->counters = (mo_counter_report){.steps = c.steps,
                                       .tokens = c.tokens,
+                                      .drafted = c.drafted,
+                                      .accepted = c.accepted,
+                                      .checked = c.checked,
                                       .expert_picks = c.expert_picks,
                                       .experts_run = c.experts_run,
                                       .single_steps = c.single_steps,
@@ -292,6 +295,27 @@ void mo_model_counters(mo_model *model, mo_counter_report *out, size_t size)
     unlock(model);
 }
 
+void mo_model_uncount_accepted(mo_model *model, int64_t count)
+{
+    atomic_fetch_add(&model->unaccepted, count);
+}
+
+void mo_model_speculation(mo_model *model, mo_speculation_report *out, size_t size)
+{
+    mo_counter_report c = look(model)->counters;
+    unlock(model);
+    c.accepted -= (uint64_t)atomic_load(&model->unaccepted);
+    const mo_speculation_report r = {
+        .draft_max = model->engine->drafts.most,
+        .drafted = c.drafted,
+        .accepted = c.accepted,
+        .checked = c.checked,
+        .tokens_per_step = c.checked ? 1.0 + (double)c.accepted / (double)c.checked : 0.0,
+        .gain = mo_step_times_gain(&model->times),
+    };
+    mo_report_write(out, size, &r, sizeof r);
+}
+
 void mo_model_tiers(mo_model *model, mo_tier_report *out, size_t size)
 {
     const mo_reports *r = look(model);
@@ -310,6 +334,12 @@ void mo_model_device(mo_model *model, mo_device_report *out, size_t size)
         report.host_probed_bytes_s = model->probed_host_bytes_s;
         report.experts_probed_bytes_s = model->probed_experts_bytes_s;
         report.lost = atomic_load(&model->engine->accelerator) == NULL;
+    } else if (model->expert_device && !model->experts.alone) {
+        mo_gpu_expert_device_report(model->expert_device, &report);
+        report.name = model->device_name;
+        report.link_probed_bytes_s = model->probed_link_bytes_s;
+        report.host_probed_bytes_s = model->probed_host_bytes_s;
+        report.experts_probed_bytes_s = model->probed_experts_bytes_s;
     }
     mo_report_write(out, size, &report, sizeof report);
 }
@@ -318,7 +348,7 @@ int mo_model_device_layers(mo_model *model, mo_device_layer *out, size_t size, i
 {
     mo_device_layer *layers = malloc(sizeof *layers * (size_t)(count > 0 ? count : 1));
     if (!layers) {
-        return 0;
+        return -1;
     }
     const int found = model->gpu ? mo_gpu_report_layers(model->gpu, layers, count) : 0;
     for (int i = 0; i < found && i < count; i++) {

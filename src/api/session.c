@@ -48,6 +48,11 @@ void mo_model_kept(mo_model *model, mo_kept_report *out, size_t size)
     mo_report_write(out, size, &r, sizeof r);
 }
 
+void mo_model_trim(mo_model *model)
+{
+    mo_engine_trim(model->engine);
+}
+
 mo_status mo_session_open(mo_model *model, const mo_session_options *options, mo_session **out, mo_error *err)
 {
     mo_session_options o;

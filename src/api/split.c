@@ -28,7 +28,7 @@ mo_split_report mo_split_report_of(const mo_split *s)
 void mo_model_split(mo_model *model, bool on, mo_split_report *out, size_t size)
 {
     mo_engine *engine = model->engine;
-    pthread_mutex_lock(&engine->lock);
+    mo_engine_take_turn(engine);
     const mo_split_report report = mo_split_report_of(&engine->split);
     engine->splits = on;
     engine->split = (mo_split){0};

@@ -7,6 +7,7 @@
 
 #include "api/model.h"
 #include "base/growing.h"
+#include "base/json.h"
 #include "base/status.h"
 
 /* ---- Looking ---- */
@@ -21,6 +22,7 @@ static mo_run_look look_at(mo_model *m)
     mo_run_look k = {0};
     mo_model_describe(m, &k.info, sizeof k.info);
     mo_reports_look(m, &k.counters, &k.tiers, &k.split);
+    mo_model_speculation(m, &k.speculation, sizeof k.speculation);
     mo_model_device(m, &k.device, sizeof k.device);
     mo_model_kept(m, &k.kept, sizeof k.kept);
     mo_model_traffic(m, &k.traffic, sizeof k.traffic);
@@ -69,11 +71,12 @@ static void put(const stat_values *v, int64_t index, const void *from)
 static mo_status read_device_layers(mo_model *m, const stat_values *v, mo_error *err)
 {
     const int most = mo_model_device_layers(m, NULL, 0, 0);
-    mo_device_layer *layers = calloc((size_t)most + 1, sizeof *layers);
-    if (!layers) {
-        return mo_fail(err, MO_ENOMEM, "out of memory for the times of %d layers", most);
+    mo_device_layer *layers = most < 0 ? NULL : calloc((size_t)most + 1, sizeof *layers);
+    const int found = layers ? mo_model_device_layers(m, layers, sizeof *layers, most) : -1;
+    if (found < 0) {
+        free(layers);
+        return mo_fail(err, MO_ENOMEM, "out of memory for the times of layers");
     }
-    const int found = mo_model_device_layers(m, layers, sizeof *layers, most);
     for (int i = 0; i < found && i < most; i++) {
         put(v, layers[i].layer, &layers[i]);
     }
@@ -192,7 +195,9 @@ static json_t *list_json(mo_model *m, const mo_run_look *k, const mo_stat *stat,
         status = read_values(m, k, &v, err);
     }
     for (int64_t i = 0; i < count && status == MO_OK; i++) {
-        json_array_append_new(list, number(stat->run.type, v.at[i]));
+        if (json_array_append_new(list, number(stat->run.type, v.at[i])) != 0) {
+            status = MO_ENOMEM;
+        }
     }
     free(v.at);
     if (status != MO_OK) {
@@ -221,7 +226,7 @@ mo_status mo_model_stats_json(mo_model *model, char **json, mo_error *err)
             status = mo_fail(err, MO_ENOMEM, "out of memory for statistics as JSON");
         }
     }
-    *json = status == MO_OK ? json_dumps(root, JSON_COMPACT) : NULL;
+    *json = status == MO_OK ? mo_json_dump(root, JSON_COMPACT) : NULL;
     json_decref(root);
     return *json             ? MO_OK
            : status == MO_OK ? mo_fail(err, MO_ENOMEM, "out of memory for statistics as JSON")

@@ -9,6 +9,7 @@
 typedef struct mo_run_look {
     mo_model_info info;
     mo_counter_report counters;
+    mo_speculation_report speculation;
     mo_tier_report tiers;
     mo_tier_phase both; /* the sum of both phases of `tiers` */
     mo_split_report split;

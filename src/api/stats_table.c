@@ -87,6 +87,16 @@ static const mo_stat table[] = {
     RUN("engine.prompt_tokens", counters.prompt_tokens, "tokens of steps of more than 8"),
     RUN("engine.prompt_ns", counters.prompt_ns, "time of those steps"),
 
+    /* Speculative decoding. */
+    RUN("speculation.draft_max", speculation.draft_max, "most drafts of a sequence in a step; 0: it is off"),
+    RUN("speculation.drafted", speculation.drafted, "draft tokens that were computed"),
+    RUN("speculation.accepted", speculation.accepted, "of these, tokens that were accepted"),
+    RUN("speculation.checked", speculation.checked, "tokens that had drafts behind them"),
+    RUN("speculation.tokens_per_step", speculation.tokens_per_step,
+        "tokens of a sequence by a step in which it had drafts, on average; 0: there was none"),
+    RUN("speculation.gain", speculation.gain,
+        "estimated speed of steps with one new token of each sequence, over that without drafts"),
+
     /* RAM. */
     BOTH("tier.ram.ceiling_bytes", tiers.ceiling_bytes, report.ceiling_bytes,
          "ceiling of memory; 0: the model is mapped"),
@@ -121,6 +131,7 @@ static const mo_stat table[] = {
     RUN("tier.guess.late", tiers.late, "of them needed before they arrived"),
     RUN("tier.guess.wasted", tiers.wasted, "of them never needed"),
     RUN("tier.guess.bytes", tiers.guessed_bytes, "bytes that were prefetched"),
+    RUN("tier.guess.known", tiers.known, "experts whose reads began because a step's tokens say them"),
     RUN("tier.skipped", tiers.skipped, "picks that were skipped (`skip_missing`)"),
     RUN("tier.start_bytes", tiers.start_bytes, "bytes read to fill the tiers while the first steps run"),
     RUN("tier.experts", tiers.experts, "experts of this process, in memory or on disk"),
@@ -292,6 +303,10 @@ static const mo_stat table[] = {
     PLAN("ram.other_bytes", report.other_bytes, "in RAM: everything else"),
     PLAN("ram.expert_bytes", report.slot_bytes, "in RAM: experts"),
     PLAN("ram.kept_bytes", report.kept_bytes, "of ram.kv_bytes: for snapshots"),
+    PLAN("ram.draft_bytes", report.draft_bytes, "of ram.work_bytes: for guesses"),
+    PLAN("ram.head_bytes", report.head_bytes, "of that and of ram.other_bytes: MTP head or draft model"),
+    PLAN("ram.encoder_bytes", report.encoder_bytes,
+         "of ram.other_bytes: the encoder of pictures, and its work"),
     PLAN("ram.least_bytes", report.least_bytes, "lowest ceiling that runs"),
     PLAN("ram.whole_bytes", report.whole_bytes, "lowest ceiling that holds everything"),
     PLAN("ram.available_bytes", report.available_bytes, "available memory at planning time; 0: unknown"),

@@ -11,7 +11,7 @@
 
 /* ---- Tokens ---- */
 
-static unsigned tokenizer_flags(int flags)
+unsigned mo_model_token_flags(int flags)
 {
     if (flags & MO_TOKEN_CHAT) {
         return MO_TOKENIZE_CHAT;
@@ -35,9 +35,10 @@ mo_status mo_tokenize_first(const mo_model *model, const char *text, size_t leng
         MO_REQUIRE(err, text)
     }
     const mo_status status = need_tokenizer(model, err);
-    return status != MO_OK ? status
-                           : mo_tokenizer_encode_marked(model->tokenizer, text, length,
-                                                        tokenizer_flags(flags), NULL, most, ids, count, err);
+    return status != MO_OK
+               ? status
+               : mo_tokenizer_encode_marked(model->tokenizer, text, length, mo_model_token_flags(flags), NULL,
+                                            most, ids, count, err);
 }
 
 mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
@@ -66,7 +67,7 @@ mo_status mo_tokenize_file(const char *path, const char *text, size_t length, in
         status = mo_tokenizer_create(g, &t, err);
     }
     if (status == MO_OK) {
-        status = mo_tokenizer_encode(t, text, length, tokenizer_flags(flags), ids, count, err);
+        status = mo_tokenizer_encode(t, text, length, mo_model_token_flags(flags), ids, count, err);
     }
     mo_tokenizer_destroy(t);
     mo_gguf_close(g);

@@ -155,6 +155,15 @@ void *mo_host_alloc_huge(size_t bytes)
     return raw + before;
 }
 
+void mo_host_discard(void *memory, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)memory;
+    const uintptr_t first = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+    if (first < end) {
+        madvise((char *)memory + (first - at), end - first, MADV_DONTNEED); /* locked memory stays: no loss */
+    }
+}
+
 void mo_host_free_huge(void *memory, size_t bytes)
 {
     if (memory) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/json.h"
 #include "cli/messages.h"
 #include "cli/print/json.h"
 
@@ -25,6 +26,7 @@ void cli_conversation_close(cli_conversation *c)
 {
     cli_conversation_forget(c, 0);
     free(c->messages);
+    cli_images_close(&c->images);
     *c = (cli_conversation){0};
 }
 
@@ -35,9 +37,31 @@ bool cli_conversation_say(cli_conversation *c, const char *role, const char *con
     }
     char *copy = strdup(content);
     if (copy) {
-        c->messages[c->count++] = (mo_message){.role = find_role(role), .content = copy};
+        c->messages[c->count++] = (cli_message){.role = find_role(role), .content = copy};
     }
     return copy != NULL; /* cppcheck-suppress memleak ; the list has it */
+}
+
+bool cli_conversation_attach(cli_conversation *c, cli_images *images)
+{
+    const int count = images->count;
+    if (count == 0) {
+        return true;
+    }
+    if (!cli_images_move(images, 0, &c->images)) {
+        return false;
+    }
+    c->messages[c->count - 1].pictures = count;
+    return true;
+}
+
+void cli_conversation_take_back(cli_conversation *c, cli_images *images)
+{
+    cli_message *last = &c->messages[c->count - 1];
+    if (last->pictures && cli_images_move(&c->images, c->images.count - last->pictures, images)) {
+        last->pictures = 0;
+    }
+    cli_conversation_forget(c, c->count - 1);
 }
 
 size_t cli_conversation_fixed(const cli_conversation *c)
@@ -52,9 +76,9 @@ bool cli_conversation_set_system(cli_conversation *c, const char *content)
                               content)) { /* behind the others, from where it goes to the front */
         return false;
     }
-    const mo_message said = c->messages[--c->count];
+    const cli_message said = c->messages[--c->count];
     if (fixed) {
-        free((char *)c->messages[0].content);
+        free(c->messages[0].content);
         c->count--;
         memmove(c->messages, c->messages + 1, sizeof *c->messages * c->count);
     }
@@ -63,7 +87,7 @@ bool cli_conversation_set_system(cli_conversation *c, const char *content)
         c->count++;
         c->messages[0] = said;
     } else {
-        free((char *)said.content);
+        free(said.content);
     }
     return true;
 }
@@ -71,7 +95,9 @@ bool cli_conversation_set_system(cli_conversation *c, const char *content)
 void cli_conversation_forget(cli_conversation *c, size_t from)
 {
     while (c->count > from) {
-        free((char *)c->messages[--c->count].content);
+        const cli_message *last = &c->messages[--c->count];
+        cli_images_remove(&c->images, c->images.count - last->pictures, last->pictures);
+        free(last->content);
     }
 }
 
@@ -102,18 +128,48 @@ bool cli_conversation_drop(cli_conversation *c)
         return false;
     }
     for (size_t i = first; i < second; i++) {
-        free((char *)c->messages[i].content);
+        cli_images_remove(&c->images, 0, c->messages[i].pictures);
+        free(c->messages[i].content);
     }
     memmove(c->messages + first, c->messages + second, sizeof *c->messages * (c->count - second));
     c->count -= second - first;
     return true;
 }
 
+static bool add_part(json_t *parts, json_t *part)
+{
+    return part && json_array_append_new(parts, part) == 0;
+}
+
+/* A text and pictures as parts; NULL when memory is out. */
+static json_t *parts_json(const char *content)
+{
+    json_t *parts = json_array();
+    bool ok = parts != NULL;
+    for (const char *mark; ok && *content; content = mark ? mark + strlen(MO_IMAGE_MARK) : "") {
+        mark = strstr(content, MO_IMAGE_MARK);
+        const size_t length = mark ? (size_t)(mark - content) : strlen(content);
+        if (length) {
+            ok = add_part(parts,
+                          json_pack("{s:s, s:o}", "type", "text", "text", cli_json_text(content, length)));
+        }
+        if (mark) {
+            ok = ok && add_part(parts, json_pack("{s:s}", "type", "image"));
+        }
+    }
+    if (!ok) {
+        json_decref(parts);
+    }
+    return ok ? parts : NULL;
+}
+
 json_t *cli_conversation_json(const cli_conversation *c)
 {
     json_t *array = json_array();
     for (size_t i = 0; array && i < c->count; i++) {
-        json_t *content = cli_json_string(c->messages[i].content);
+        const bool parts = c->messages[i].pictures > 0;
+        json_t *content =
+            parts ? parts_json(c->messages[i].content) : cli_json_string(c->messages[i].content);
         json_t *message =
             content ? json_pack("{s:s, s:o}", "role", c->messages[i].role, "content", content) : NULL;
         if (!message || json_array_append_new(array, message) != 0) {
@@ -143,7 +199,7 @@ int32_t *cli_conversation_tokens(const cli_conversation *c, const char *command,
     mo_chat_options options = mo_chat_options_default();
     options.thinking = thinking;
     json_t *list = cli_conversation_json(c);
-    char *json = list ? json_dumps(list, JSON_COMPACT) : NULL;
+    char *json = list ? mo_json_dump(list, JSON_COMPACT) : NULL;
     json_decref(list);
     if (json) {
         mo_prompt_open(model, json, strlen(json), &options, &prompt, &err);
@@ -153,6 +209,10 @@ int32_t *cli_conversation_tokens(const cli_conversation *c, const char *command,
     mo_prompt_close(prompt);
     if (!ids) {
         cli_say_error(command, &err);
+    } else if (c->images.count) {
+        int32_t *placed = cli_images_place(&c->images, ids, count);
+        free(ids);
+        ids = placed;
     }
     return ids;
 }

@@ -6,15 +6,30 @@
 
 #include <moraine_server.h>
 
+#include "cli/images.h"
+
+typedef struct cli_message {
+    const char *role; /* a constant */
+    char *content;
+    int pictures; /* for which it has as many MO_IMAGE_MARK; 0: such marks are text */
+} cli_message;
+
 typedef struct cli_conversation {
-    mo_message *messages; /* own their contents; roles are constants */
+    cli_message *messages; /* own their contents */
     size_t count, space;
+    cli_images images; /* of all messages, in their order */
 } cli_conversation;
 
 void cli_conversation_close(cli_conversation *c); /* empties it; it may be used again */
 
 /* Adds a message with a copy of content; role is "system", "user" or "assistant". False when memory is out. */
 bool cli_conversation_say(cli_conversation *c, const char *role, const char *content);
+
+/* Gives the last message pictures, which leave `images`; its content has a mark for each. False when memory is out. */
+bool cli_conversation_attach(cli_conversation *c, cli_images *images);
+
+/* The pictures of the last message go to `images`, and the message is forgotten. */
+void cli_conversation_take_back(cli_conversation *c, cli_images *images);
 
 /* Replaces the system message by a copy of content, or removes it where that is empty. False when memory is out. */
 bool cli_conversation_set_system(cli_conversation *c, const char *content);
@@ -28,7 +43,8 @@ bool cli_conversation_undo(cli_conversation *c); /* the last question and its an
 /* The oldest question with its answer. False when it is the last one, which stays. */
 bool cli_conversation_drop(cli_conversation *c);
 
-/* The tokens of the whole conversation as the model's template writes it; free() them. NULL after saying what is wrong. */
+/* The tokens of the whole conversation as the model's template writes it, with its pictures in their places; free() them. NULL after saying
+ * what is wrong. */
 int32_t *cli_conversation_tokens(const cli_conversation *c, const char *command, const mo_model *model,
                                  mo_thinking thinking, size_t *count);
 

@@ -1,5 +1,6 @@
 #include "cli/foreign.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@ typedef enum foreign_kind {
     SAME,    /* an option here has another name */
     MODEL,   /* its value is the model */
     KV,      /* formats of the KV cache */
+    MAPPED,  /* its value decides: "0=no-think -1=", where nothing behind the sign is no option */
     NOTHING, /* what it asks for is the case anyway */
     NOTE,    /* Moraine decides by itself */
     REFUSED, /* the result would be another */
@@ -16,7 +18,8 @@ typedef enum foreign_kind {
 typedef struct foreign_word {
     const char *words;
     foreign_kind kind;
-    const char *value, *to, *command, *says;
+    const char *value; /* "=0": the row is for this value alone, and comes before the command's own option */
+    const char *to, *command, *says;
 } foreign_word;
 
 static const foreign_word table[] = {
@@ -54,15 +57,40 @@ static const cli_option *own_option(const cli_usage *u, const char *word, size_t
     return NULL;
 }
 
-static const foreign_word *find(const cli_usage *u, const char *word, size_t length)
+/* Are the options of "0=no-think -1=" among the command's? */
+static bool has_mapped(const cli_usage *u, const char *map)
 {
+    for (const char *at = map; *at;) {
+        at += strspn(at, " ");
+        const size_t length = strcspn(at, " ");
+        const char *equals = memchr(at, '=', length);
+        char name[64];
+        const int size = equals ? (int)(at + length - equals) - 1 : 0;
+        snprintf(name, sizeof name, "--%.*s", size, equals ? equals + 1 : "");
+        if (size > 0 && !own_option(u, name, strlen(name))) {
+            return false;
+        }
+        at += length;
+    }
+    return true;
+}
+
+static bool is_here(const cli_usage *u, const foreign_word *w)
+{
+    char name[64];
+    snprintf(name, sizeof name, "--%s", w->to);
+    return (!*w->command || strcmp(w->command, u->command) == 0) &&
+           (w->kind == MAPPED ? has_mapped(u, w->to) : !*w->to || own_option(u, name, strlen(name)));
+}
+
+/* The row of a word with this value behind it, which may be NULL. */
+static const foreign_word *find(const cli_usage *u, const char *word, size_t length, const char *value)
+{
+    const bool own = own_option(u, word, length);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const foreign_word *w = &table[i];
-        char name[64];
-        snprintf(name, sizeof name, "--%s", w->to);
-        const bool here = !*w->command || strcmp(w->command, u->command) == 0;
-        const bool has = !*w->to || own_option(u, name, strlen(name));
-        if (here && has && is_listed(w->words, word, length)) {
+        const bool fits = *w->value == '=' ? value && strcmp(w->value + 1, value) == 0 : !own;
+        if (fits && is_listed(w->words, word, length) && is_here(u, w)) {
             return w;
         }
     }
@@ -114,11 +142,49 @@ static bool is_format(const char *value)
     return is_listed("f16 bf16 i16 f32 q8_0", value, strlen(value));
 }
 
+/* The option that the map has for the value. */
+static int write_mapped(translating *t, const foreign_word *w, const char *word, size_t length,
+                        const char *value)
+{
+    for (const char *at = w->to; *at;) {
+        at += strspn(at, " ");
+        const size_t used = strcspn(at, " ");
+        const char *equals = memchr(at, '=', used);
+        if (equals && strlen(value) == (size_t)(equals - at) &&
+            strncmp(at, value, (size_t)(equals - at)) == 0) {
+            char name[64];
+            snprintf(name, sizeof name, "%.*s", (int)(at + used - equals) - 1, equals + 1);
+            return !*name || write_option(t, name, NULL) ? -1 : CLI_FAILED;
+        }
+        at += used;
+    }
+    return refuse(t, word, length, w->says);
+}
+
+/* "CUDA0,CUDA1", as devices are called there: "cuda:0,cuda:1". False: the value has no such name. */
+static bool name_devices(const char *value, char *out, size_t size)
+{
+    size_t used = 0;
+    bool found = false;
+    while (*value && used + 1 < size) {
+        if (strncmp(value, "CUDA", 4) == 0 && isdigit((unsigned char)value[4])) {
+            used += (size_t)snprintf(out + used, size - used, "cuda:");
+            value += 4;
+            found = true;
+        } else {
+            out[used++] = *value++;
+        }
+    }
+    out[used < size ? used : size - 1] = '\0';
+    return found;
+}
+
 static int translate(translating *t, const foreign_word *w, const char *word, size_t length)
 {
     const char *value = word[length] == '=' ? word + length + 1 : NULL;
     const bool choice = *w->value == '[';
     const char *next = t->read < t->argc ? t->argv[t->read] : NULL;
+    char devices[128];
     if (!value && *w->value && next && (!choice || is_listed(w->value, next, strlen(next)))) {
         value = next;
         t->read++;
@@ -127,18 +193,49 @@ static int translate(translating *t, const foreign_word *w, const char *word, si
         return refuse(t, word, length, "its value is missing");
     }
     switch (w->kind) {
-    case SAME: return write_option(t, w->to, value) ? -1 : CLI_FAILED;
+    case SAME:
+        if (strcmp(w->to, "device") == 0 && name_devices(value, devices, sizeof devices)) {
+            value = devices;
+        }
+        return write_option(t, w->to, value) ? -1 : CLI_FAILED;
     case MODEL: t->argv[t->written++] = (char *)value; return -1;
     case KV:
         if (!value || !is_format(value)) {
             return refuse(t, word, length, w->says);
         }
         return write_option(t, w->to, strcmp(value, "bf16") == 0 ? "f16" : value) ? -1 : CLI_FAILED;
+    case MAPPED: return write_mapped(t, w, word, length, value);
     case NOTHING: return -1;
     case NOTE: note(t, w, word, length); return -1;
     case REFUSED: break;
     }
     return refuse(t, word, length, w->says);
+}
+
+/* "-sps": one word there; here it would be -s with the value "ps". Joined values as in -n20 and -pHello stay. */
+static bool is_unknown(const cli_usage *u, const char *word)
+{
+    const size_t length = strlen(word);
+    return length > 2 && strspn(word + 1, "abcdefghijklmnopqrstuvwxyz") == length - 1 &&
+           (word[1] == 'h' || own_option(u, word, 2));
+}
+
+/* Takes the command's own option, with its value. */
+static int take_own(translating *t, const cli_option *own, char *word, size_t length)
+{
+    const bool joined = word[length] == '=', has_value = own->kind != CLI_FLAG;
+    char *value = joined ? word + length + 1 : has_value && t->read < t->argc ? t->argv[t->read] : NULL;
+    char devices[128];
+    if (value && strcmp(own->name, "device") == 0 && name_devices(value, devices, sizeof devices)) {
+        t->read += !joined;
+        return write_option(t, "device", devices) ? -1 : CLI_FAILED;
+    }
+    t->argv[t->written++] = word;
+    if (value && !joined) {
+        t->argv[t->written++] = value;
+        t->read++;
+    }
+    return -1;
 }
 
 int cli_foreign_translate(const cli_usage *u, int *argc, char **argv)
@@ -148,19 +245,23 @@ int cli_foreign_translate(const cli_usage *u, int *argc, char **argv)
     while (t.read < t.argc && code == -1) {
         char *word = argv[t.read++];
         const size_t length = strcspn(word, "=");
+        const char *value = word[length] ? word + length + 1 : t.read < t.argc ? argv[t.read] : NULL;
         const cli_option *own = own_option(u, word, length);
-        const foreign_word *w = own || *word != '-' ? NULL : find(u, word, length);
+        const foreign_word *w = *word == '-' ? find(u, word, length, value) : NULL;
         if (strcmp(word, "--") == 0) { /* nothing behind it is an option */
             argv[t.written++] = word;
             break;
         }
         if (w) {
             code = translate(&t, w, word, length);
-            continue;
-        }
-        argv[t.written++] = word;
-        if (own && own->kind != CLI_FLAG && word[length] != '=' && t.read < t.argc) {
-            argv[t.written++] = argv[t.read++]; /* its value */
+        } else if (own) {
+            code = take_own(&t, own, word, length);
+        } else if (*word == '-' && is_unknown(u, word)) {
+            fprintf(stderr, "moraine %s: unknown option %s; see moraine %s --help\n", u->command, word,
+                    u->command);
+            code = CLI_USAGE;
+        } else {
+            argv[t.written++] = word;
         }
     }
     while (t.read < t.argc) {

@@ -291,6 +291,17 @@ bool cli_generation_add(cli_generation *g, const int32_t *ids, size_t count)
     return true;
 }
 
+bool cli_generation_images(cli_generation *g, mo_image *const *images, int count)
+{
+    mo_error err;
+    const bool ok = !mo_model_reads_pictures(g->model) ||
+                    mo_generation_images(g->generation, images, count, &err) == MO_OK;
+    if (!ok) {
+        cli_say_error(g->command, &err);
+    }
+    return ok;
+}
+
 /* ---- An answer -------------------------------------------------------------------------------- */
 
 /* Shows and keeps a text. False when it cannot be written or memory is out. */
@@ -401,6 +412,23 @@ static bool go_through(cli_generation *g)
         ok = print_events(g);
     }
     return ok && print_events(g);
+}
+
+double cli_answer_rate(const cli_generation *g)
+{
+    return g->answer_tokens > 1 && g->answer_seconds > 0 ? (double)(g->answer_tokens - 1) / g->answer_seconds
+                                                         : 0;
+}
+
+const char *cli_answer_speed(const cli_generation *g, char text[64])
+{
+    const double rate = cli_answer_rate(g);
+    const int used =
+        snprintf(text, 64, "%lld token%s", (long long)g->answer_tokens, g->answer_tokens == 1 ? "" : "s");
+    if (rate > 0) {
+        snprintf(text + used, 64 - (size_t)used, ", %.1f tokens/s", rate);
+    }
+    return text;
 }
 
 int cli_generate(cli_generation *g)

@@ -124,6 +124,14 @@ bool cli_generation_set(cli_generation *g, const int32_t *ids, size_t count);
 
 bool cli_generation_add(cli_generation *g, const int32_t *ids, size_t count); /* after those that are there */
 
+/* The pictures of the tokens, in their order, which it keeps. False after saying what is wrong. */
+bool cli_generation_images(cli_generation *g, mo_image *const *images, int count);
+
+/* Tokens of the last answer per second. The first belongs to the prompt's time; 0: there are no others. */
+double cli_answer_rate(const cli_generation *g);
+/* As in "12 tokens, 30.1 tokens/s", in `text` of 64 bytes, which it returns. */
+const char *cli_answer_speed(const cli_generation *g, char text[64]);
+
 /* Generates an answer to g->tokens, printing text to stdout as it comes and keeping it in g. Without a vocabulary ids are printed.
  * Returns CLI_OK, or CLI_FAILED after saying why; g->finish says what ended the answer. A signal is no failure. */
 int cli_generate(cli_generation *g);

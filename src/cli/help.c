@@ -25,14 +25,17 @@ static const struct {
                "no-slots slot-save-path no-ui jinja"},
     {"Models and requests",
      "models-dir models-file models-max warm strict-model model alias parallel queue between-ms stalled-s "
-     "cache-ram cache-dir cache-dir-mib pin sleep-idle-seconds"},
+     "cache-ram share-prefixes cache-dir cache-dir-mib pin sleep-idle-seconds"},
     {"Model and memory", "ctx ctx-size batch batch-size kv ram mmap threads isa lora lora-scaled "
                          "lora-init-without-apply streaming"},
+    {"Pictures", "image mmproj no-mmproj image-min-tokens image-max-tokens image-urls"},
     {"Experts and disk",
      "policy predict readers io skip-missing discover profile warm-file moe-layer-perf-out"},
-    {"GPU", "device vram cpu-moe postfetch prompt-precision moe-hot-cache moe-hot-cache-max-mib "
-            "moe-hot-cache-auto-reserve-mib "
-            "moe-hot-cache-update-rate moe-hot-cache-weighting moe-hot-cache-layer-curve"},
+    {"Speculative decoding", "speculate draft-max draft-model"},
+    {"GPU",
+     "device vram cpu-moe postfetch postfetch-enable prompt-precision moe-hot-cache moe-hot-cache-max-mib "
+     "moe-hot-cache-auto-reserve-mib "
+     "moe-hot-cache-update-rate moe-hot-cache-weighting moe-hot-cache-layer-curve"},
     {"Several machines", "divide rank-timeout hosts"},
 };
 

@@ -97,6 +97,8 @@ static void tell_post_fetch(const char *command, const standing *s)
     }
 }
 
+static const char unguessed[] = "no tokens are guessed; --speculate auto turns that on";
+
 static void tell_tiers(const char *command, const cli_loading *l, const standing *s)
 {
     const struct {
@@ -111,6 +113,8 @@ static void tell_tiers(const char *command, const cli_loading *l, const standing
         {l->model.skip_missing, "--skip-missing", s->no_choice},
         {l->discovers, "--discover", s->no_choice},
         {l->postfetch != NULL, "--postfetch", s->no_missing},
+        {l->model.draft_max > 0 && l->model.speculate == MO_SPECULATE_OFF, "--draft-max", unguessed},
+        {l->model.draft_model && l->model.speculate == MO_SPECULATE_OFF, "--draft-model", unguessed},
         {l->model.cpu_moe && s->device && !s->routed, "--cpu-moe", "the model has no experts"},
         {l->model.cpu_moe && !s->device, "--cpu-moe",
          "without a GPU, experts are always computed by the CPU"},
@@ -250,6 +254,16 @@ void cli_idle_tell_plan(const cli_loading *l, const mo_plan_report *r)
     }
     if (l->model.cpu_moe && (!device || experts == 0)) {
         note("plan", "--cpu-moe has no effect: %s", why);
+    }
+    if (l->model.draft_max > 0 && l->model.speculate == MO_SPECULATE_OFF) {
+        note("plan", "--draft-max has no effect: %s", unguessed);
+    }
+    if (l->model.draft_model && !r->head_bytes) {
+        note("plan", "--draft-model has no effect: %s",
+             l->model.speculate == MO_SPECULATE_OFF ? unguessed
+             : r->batch == 1
+                 ? "with --batch 1 no tokens are guessed"
+                 : "the model's weights or context need its memory; --speculate draft takes it all the same");
     }
     if (l->model.prompt_precision != r->prompt_precision) {
         note("plan",

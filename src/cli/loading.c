@@ -57,7 +57,8 @@ void cli_loading_options(cli_options *to, cli_loading *l)
         {"io", 0, CLI_TEXT, "direct|cached|auto",
          "bypass the page cache, use it, or decide by measurement (default: auto)", &l->io, 0, 0},
         {"skip-missing", 0, CLI_FLAG, NULL,
-         "LOSSY: skip experts that are not in RAM instead of waiting for them", &m->skip_missing, 0, 0},
+         "LOSSY: skip experts that are not in RAM or VRAM instead of waiting for them", &m->skip_missing, 0,
+         0},
         {"streaming", 0, CLI_FLAG, NULL, "accepted for compatibility; has no effect", &l->streaming, 0, 0},
         {"divide", 0, CLI_TEXT, "layers|experts|auto",
          "under mpirun: split the model by layers or by experts (default: auto)", &l->divide, 0, 0},
@@ -88,6 +89,26 @@ void cli_loading_options(cli_options *to, cli_loading *l)
          "GPU precision for large parts of a prompt: exact, or bf16, which is LOSSY and faster, "
          "in steps of more than LLAMA_FP4_PREFILL_M tokens, 256 if unset (default: exact)",
          &l->prompt_precision, 0, 0},
+    };
+    CLI_OPTIONS_ADD(to, table);
+}
+
+void cli_speculation_options(cli_options *to, cli_loading *l)
+{
+    const cli_option table[] = {
+        {"speculate", 0, CLI_TEXT, "auto|off|ngram|mtp|draft",
+         "guess several tokens and compute them in one step, where that is faster as measured while "
+         "running; ngram: from what followed the same tokens earlier in the text; mtp: by an MTP head, "
+         "draft: "
+         "by a draft model, which the CPU computes; the text is the same (default: off)",
+         &l->speculate, 0, 0},
+        {"draft-max", 0, CLI_INT, "N", "with --speculate: most tokens guessed at once (default: 64)",
+         &l->model.draft_max, 1, 64},
+        {"draft-model", 0, CLI_TEXT, "FILE",
+         "with --speculate: a smaller model with the same tokens, which guesses (draft model), or the "
+         "model's "
+         "MTP head in a file of its own (default: the head in the model's file)",
+         &l->model.draft_model, 0, 0},
     };
     CLI_OPTIONS_ADD(to, table);
 }
@@ -177,12 +198,15 @@ static void note_f16(const char *command)
 
 static bool set_words(const char *command, cli_loading *l)
 {
-    enum { DIVIDE, IO, PREDICT, KV, PRECISION, POSTFETCH, COUNT };
+    enum { DIVIDE, IO, PREDICT, KV, PRECISION, POSTFETCH, SPECULATE, COUNT };
     static const word divide[] = {
         {"layers", MO_DIVIDE_LAYERS}, {"experts", MO_DIVIDE_EXPERTS}, {"auto", MO_DIVIDE_AUTO}, {NULL, 0}};
     static const word io[] = {
         {"direct", MO_IO_DIRECT}, {"cached", MO_IO_CACHED}, {"auto", MO_IO_AUTO}, {NULL, 0}};
     static const word predict[] = {{"on", false}, {"off", true}, {NULL, 0}};
+    static const word speculate[] = {{"off", MO_SPECULATE_OFF},     {"auto", MO_SPECULATE_AUTO},
+                                     {"ngram", MO_SPECULATE_NGRAM}, {"mtp", MO_SPECULATE_MTP},
+                                     {"draft", MO_SPECULATE_DRAFT}, {NULL, 0}};
     static const word precision[] = {{"exact", MO_PRECISION_EXACT}, {"bf16", MO_PRECISION_BF16}, {NULL, 0}};
     static const word postfetch[] = {{"down", MO_POSTFETCH_DOWN},
                                      {"expert", MO_POSTFETCH_EXPERT},
@@ -214,6 +238,7 @@ static bool set_words(const char *command, cli_loading *l)
         [KV] = {"kv", f16 ? "i16" : l->kv, kv_words},
         [PRECISION] = {"prompt-precision", l->prompt_precision, precision},
         [POSTFETCH] = {"postfetch", l->postfetch, postfetch},
+        [SPECULATE] = {"speculate", l->speculate, speculate},
     };
     int meant[COUNT] = {0}; /* the defaults */
     for (int i = 0; i < COUNT; i++) {
@@ -231,6 +256,7 @@ static bool set_words(const char *command, cli_loading *l)
     l->model.kv = (mo_kv_type)meant[KV];
     l->model.prompt_precision = (mo_precision)meant[PRECISION];
     l->model.postfetch = (mo_postfetch_mode)meant[POSTFETCH];
+    l->model.speculate = (mo_speculate)meant[SPECULATE];
     return true;
 }
 

@@ -8,11 +8,13 @@
 
 typedef struct cli_loading {
     mo_model_options model; /* options store here what needs no check; cli_loading_set() adds the others: */
-    const char *kv, *predict, *io, *postfetch, *postfetch_enable, *prompt_precision,
+    const char *kv, *predict, *io, *speculate, *postfetch, *postfetch_enable, *prompt_precision,
         *divide; /* words; NULL: not given */
     cli_sizes vram;
     int64_t vram_each[MO_DEVICES_MAX]; /* of several devices; the model's options refer to it */
     cli_texts lora, lora_scaled;
+    const char *mmproj;  /* a file, "auto" or "none"; NULL: not given (images.h) */
+    bool no_mmproj;      /* the same as "none" */
     double rank_timeout; /* seconds; 0: not given */
     bool streaming;      /* the switch of three tiers, which is only reported */
     /* What the command says of itself. */
@@ -28,7 +30,8 @@ cli_loading cli_loading_default(void);
 
 /* Adds the options of loading to a command's table; l outlives it. */
 void cli_loading_options(cli_options *to, cli_loading *l);
-void cli_learning_options(cli_options *to, cli_loading *l); /* those of profiles and the hot cache */
+void cli_learning_options(cli_options *to, cli_loading *l);    /* those of profiles and the hot cache */
+void cli_speculation_options(cli_options *to, cli_loading *l); /* of commands that write answers */
 
 const char *cli_kv_name(mo_kv_type kv); /* as --kv has it */
 

@@ -105,6 +105,62 @@ static void on_log(void *user, mo_log_level level, const char *subsystem, const 
     fprintf(stderr, "moraine: %s: %s: %s\n", level_names[level], subsystem, said);
 }
 
+/* Commands as other programs call them. */
+static const char *usual_command(const char *typed)
+{
+    static const char *const names[][2] = {
+        {"cli", "run"},
+        {"llama-cli", "run"},
+        {"generate", "run"},
+        {"complete", "run"},
+        {"server", "serve"},
+        {"llama-server", "serve"},
+        {"start", "serve"},
+        {"perplexity", "eval"},
+        {"download", "pull"},
+        {"get", "pull"},
+        {"models", "list"},
+        {"remove", "rm"},
+        {"delete", "rm"},
+        {"info", "show"},
+        {"quantise", "quantize"},
+        {"llama-bench", "bench"},
+        {"benchmark", "bench"},
+        {"llama-perplexity", "eval"},
+        {"llama-quantize", "quantize"},
+        {"llama-tokenize", "tokenize"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(typed, names[i][0]) == 0) {
+            return names[i][1];
+        }
+    }
+    return NULL;
+}
+
+/* What somebody who types it wants to know, where no command does that. */
+static const char *instead_of(const char *typed)
+{
+    static const char files[] =
+        "models are .gguf files; moraine serve --models-file FILE gives them names and settings";
+    static const char *const sentences[][2] = {
+        {"create", files},
+        {"cp", files},
+        {"push", "models are downloaded here, not uploaded"},
+        {"signin", "no account is needed; moraine pull takes a token from HF_TOKEN in the environment"},
+        {"login", "no account is needed; moraine pull takes a token from HF_TOKEN in the environment"},
+    };
+    const size_t length = strlen(typed);
+    for (size_t i = 0; i < sizeof sentences / sizeof *sentences; i++) {
+        if (strcmp(typed, sentences[i][0]) == 0) {
+            return sentences[i][1];
+        }
+    }
+    return length > 5 && strcmp(typed + length - 5, ".gguf") == 0
+               ? "a command comes before the model, such as moraine run MODEL -p TEXT"
+               : NULL;
+}
+
 static int run_command(int argc, char **argv)
 {
     for (size_t i = 0; i < COMMANDS; i++) {
@@ -119,9 +175,12 @@ static int run_command(int argc, char **argv)
     for (size_t i = 0; i < COMMANDS; i++) {
         mo_nearest_offer(&nearest, commands[i].name);
     }
-    if (nearest.best) {
+    const char *usual = usual_command(argv[0]), *instead = instead_of(argv[0]);
+    if (instead) {
+        fprintf(stderr, "moraine: unknown command %s: %s. See moraine --help\n", argv[0], instead);
+    } else if (usual || nearest.best) {
         fprintf(stderr, "moraine: unknown command %s; did you mean %s? See moraine --help\n", argv[0],
-                nearest.best);
+                usual ? usual : nearest.best);
     } else {
         fprintf(stderr, "moraine: unknown command %s; see moraine --help\n", argv[0]);
     }
@@ -148,7 +207,10 @@ static int run(int argc, char **argv)
         return CLI_OK;
     }
     if (argv[1][0] == '-') {
-        fprintf(stderr, "moraine: unknown option %s before a command; see moraine --help\n", argv[1]);
+        fprintf(
+            stderr,
+            "moraine: unknown option %s; a command comes first, such as moraine run %s. See moraine --help\n",
+            argv[1], argv[1]);
         return CLI_USAGE;
     }
     return run_command(argc - 1, argv + 1);

@@ -79,11 +79,15 @@ static int bad_value(const cli_usage *u, const cli_option *o, const char *text, 
 static int store_integer(const cli_usage *u, const cli_option *o, const char *text)
 {
     const bool bounded = o->min != 0 || o->max != 0;
-    char *end, wanted[96] = "an integer";
+    const char *what = strchr(text, ',') ? "one integer" : "an integer";
+    char *end, wanted[96];
     errno = 0;
     long long n = strtoll(text, &end, 10);
-    if (bounded) {
-        snprintf(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)o->min, (long long)o->max);
+    snprintf(wanted, sizeof wanted, "%s", what);
+    if (bounded && o->max == INT64_MAX) {
+        snprintf(wanted, sizeof wanted, "%s of at least %lld", what, (long long)o->min);
+    } else if (bounded) {
+        snprintf(wanted, sizeof wanted, "%s from %lld to %lld", what, (long long)o->min, (long long)o->max);
     }
     if (end == text || *end || errno || (bounded && (n < o->min || n > o->max))) {
         return bad_value(u, o, text, wanted);

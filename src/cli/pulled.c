@@ -9,30 +9,11 @@
 #include <unistd.h>
 
 #include "cli/default_model.h"
+#include "cli/kept.h"
 #include "cli/options.h"
 #include "cli/pulling.h"
 #include "cli/short_names.h"
 #include "hub/store.h"
-
-/* Texts that live as long as the process. */
-typedef struct kept {
-    struct kept *next;
-    char text[];
-} kept;
-
-static const char *keep(const char *text)
-{
-    static kept *all;
-    const size_t bytes = strlen(text) + 1;
-    kept *k = malloc(sizeof *k + bytes);
-    if (!k) {
-        return NULL;
-    }
-    memcpy(k->text, text, bytes);
-    k->next = all;
-    all = k;
-    return k->text;
-}
 
 static bool scan(hub_models *models)
 {
@@ -50,7 +31,7 @@ int cli_pulled_all(cli_pulled *list, int most)
     scan(&models);
     for (int i = 0; i < models.count && count < most; i++) {
         if (models.items[i].whole) {
-            list[count] = (cli_pulled){keep(models.items[i].name), keep(models.items[i].files[0])};
+            list[count] = (cli_pulled){cli_keep(models.items[i].name), cli_keep(models.items[i].files[0])};
             count += list[count].name && list[count].path;
         }
     }
@@ -84,7 +65,7 @@ static const char *pull(const char *command, const char *given, const char *name
             fprintf(stderr, "%s has not been pulled; its usual repository is %s\n", given, name);
         }
         *code = cli_pulling_run(command, name, &p, path, sizeof path);
-        return path[0] ? keep(path) : NULL;
+        return path[0] ? cli_keep(path) : NULL;
     }
 #endif
     fprintf(
@@ -108,10 +89,10 @@ static void say_bare(const char *command, const char *given)
 }
 
 /* A bare name: of a pulled model, or one that is known. */
-static const char *bare_path(const char *command, const char *given, int *code)
+static cli_pulled_found find_bare(const char *command, const char *given)
 {
     hub_models models;
-    const char *path = NULL;
+    cli_pulled_found found = {NULL, NULL, false};
     int best = 0, count = 0;
     scan(&models);
     for (int i = 0; i < models.count; i++) {
@@ -119,11 +100,11 @@ static const char *bare_path(const char *command, const char *given, int *code)
         count = means > best ? 1 : count + (means > 0 && means == best);
         if (means > best) {
             best = means;
-            path = models.items[i].files[0];
+            found.path = models.items[i].files[0];
         }
     }
-    path = path && count == 1 ? keep(path) : NULL;
-    *code = CLI_FAILED;
+    found.path = found.path && count == 1 ? cli_keep(found.path) : NULL;
+    found.several = count > 1;
     if (count > 1) {
         fprintf(stderr, "moraine %s: %s matches several models; choose one:", command, given);
         for (int i = 0; i < models.count; i++) {
@@ -132,38 +113,49 @@ static const char *bare_path(const char *command, const char *given, int *code)
             }
         }
         fprintf(stderr, "\n");
-        *code = CLI_USAGE;
     }
     hub_models_free(&models);
-    const char *usual = count == 0 ? cli_short_name_usual(given) : NULL;
-    if (usual) {
-        path = pull(command, given, usual, code);
-    } else if (count == 0) {
-        say_bare(command, given);
+    found.remote = count == 0 ? cli_short_name_usual(given) : NULL;
+    return found;
+}
+
+cli_pulled_found cli_pulled_find(const char *command, const char *given)
+{
+    cli_pulled_found found = {NULL, NULL, false};
+    hub_reference reference;
+    hub_models models;
+    mo_error err;
+    if (access(given, F_OK) != 0 && !strchr(given, '/') && !cli_model_name(given)) {
+        return find_bare(command, given);
     }
-    return path;
+    if (access(given, F_OK) == 0 || !hub_reference_like(given) ||
+        hub_reference_parse(given, getenv("HF_ENDPOINT"), &reference, &err) != MO_OK) {
+        found.path = given;
+        return found;
+    }
+    scan(&models);
+    const hub_model *model = hub_models_find(&models, &reference, &found.several);
+    found.path = model ? cli_keep(model->files[0]) : NULL;
+    found.remote = found.path || found.several ? NULL : given;
+    if (found.several) {
+        name_several(command, given, &models, &reference);
+    }
+    hub_models_free(&models);
+    return found;
 }
 
 const char *cli_pulled_path(const char *command, const char *given, int *code)
 {
-    hub_reference reference;
-    hub_models models;
-    mo_error err;
-    bool several = false;
-    if (access(given, F_OK) != 0 && !strchr(given, '/') && !cli_model_name(given)) {
-        return bare_path(command, given, code);
+    const cli_pulled_found found = cli_pulled_find(command, given);
+    if (found.path) {
+        return found.path;
     }
-    if (access(given, F_OK) == 0 || !hub_reference_like(given) ||
-        hub_reference_parse(given, getenv("HF_ENDPOINT"), &reference, &err) != MO_OK) {
-        return given;
+    if (found.remote) {
+        return pull(command, given, found.remote, code);
     }
-    scan(&models);
-    const hub_model *found = hub_models_find(&models, &reference, &several);
-    const char *path = found ? keep(found->files[0]) : NULL;
-    if (several) {
-        name_several(command, given, &models, &reference);
-        *code = CLI_USAGE;
+    if (!found.several) {
+        say_bare(command, given);
     }
-    hub_models_free(&models);
-    return path || several ? path : pull(command, given, given, code);
+    *code = found.several ? CLI_USAGE : CLI_FAILED;
+    return NULL;
 }

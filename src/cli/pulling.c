@@ -12,9 +12,11 @@
 #include "cli/print/plan_words.h"
 #include "cli/print/terminal.h"
 #include "cli/signals.h"
+#include "hub/header.h"
 #include "hub/pull.h"
 #include "hub/store.h"
 
+enum { DIRECTORY = 4096 };
 #define LEFT_FREE ((int64_t)2 << 30) /* a disk with less free is nearly full */
 
 typedef struct show {
@@ -63,6 +65,10 @@ static int print_listing(const hub_reference *r, const hub_listing *l)
         printf("%s/%s:%s  %s in %d %s\n", r->owner, r->repo, c->label, cli_bytes_text((uint64_t)c->bytes, a),
                c->count, c->count == 1 ? "file" : "files");
     }
+    for (int i = 0; i < l->encoder_count; i++) {
+        fprintf(stderr, "%s, an encoder of pictures  %s\n", l->encoders[i].path,
+                cli_bytes_text((uint64_t)l->encoders[i].bytes, a));
+    }
     if (l->count == 0) {
         fprintf(stderr,
                 "moraine pull: %s/%s has no complete GGUF model; repositories "
@@ -72,37 +78,50 @@ static int print_listing(const hub_reference *r, const hub_listing *l)
     return CLI_OK;
 }
 
+/* It fits, and the disk is nearly full then. */
+static bool fills_disk(const hub_pull_info *info)
+{
+    const int64_t left = info->free_bytes - info->need_bytes;
+    return info->free_bytes >= 0 && left >= 0 && left < LEFT_FREE;
+}
+
 static void tell_size(const hub_pull_info *info, const char *directory)
 {
     char a[32], b[32];
     fprintf(stderr, "%s: %s in %d %s\n", info->name, cli_bytes_text((uint64_t)info->bytes, a), info->files,
             info->files == 1 ? "file" : "files");
+    if (info->encoder) {
+        fprintf(stderr, "of it %s, with which it reads pictures: %s; --mmproj none leaves it out\n",
+                info->encoder, cli_bytes_text((uint64_t)info->encoder_bytes, a));
+    }
     if (info->free_bytes >= 0) {
         fprintf(stderr, "disk: %s needed, %s free in %s\n", cli_bytes_text((uint64_t)info->need_bytes, a),
                 cli_bytes_text((uint64_t)info->free_bytes, b), directory);
     }
-    const int64_t left = info->free_bytes - info->need_bytes;
-    if (info->free_bytes >= 0 && left >= 0 && left < LEFT_FREE) {
+    if (fills_disk(info)) {
         fprintf(stderr, "warning: only %s of that disk will be left free\n",
-                cli_bytes_text((uint64_t)left, a));
+                cli_bytes_text((uint64_t)(info->free_bytes - info->need_bytes), a));
     }
 }
 
-/* What a run here would be like. False: it cannot be run at all, or the header cannot be had; *status says which. */
-static bool tell_plan(hub_pull *pull, mo_status *status, mo_error *err)
+/* What a run would be like on this machine, or a described one. */
+static void tell_plan(mo_status status, mo_plan_report *r, mo_error *err)
 {
-    mo_plan_report r;
-    *status = hub_pull_plan(pull, &r, err);
-    if (*status == MO_OK) {
+    const char *where = r->described[0] ? "described machine" : "this machine";
+    if (status == MO_OK) {
         char speed[32];
-        const char *unit = cli_speed_text(r.tokens_per_second, speed);
-        fprintf(stderr, "this machine: %s; about %s %s expected%s\n", cli_plan_words(&r), speed, unit,
-                r.measured ? "" : " (estimate; moraine probe measures this machine)");
-    } else if (*status == MO_ENOMEM || *status == MO_EDEVICE) {
+        const char *unit = cli_speed_text(r->tokens_per_second, speed);
+        if (r->described[0]) {
+            fprintf(stderr, "%s: %s\n", where, r->described);
+        }
+        fprintf(stderr, "%s: %s; about %s %s expected%s\n", where, cli_plan_words(r), speed, unit,
+                r->measured       ? ""
+                : r->described[0] ? " (estimate)"
+                                  : " (estimate; moraine probe measures this machine)");
+    } else {
         cli_name_options(err->detail, sizeof err->detail);
-        fprintf(stderr, "this machine: cannot run it: %s\n", err->detail);
+        fprintf(stderr, "%s: cannot run it: %s\n", where, err->detail);
     }
-    return *status == MO_OK || *status == MO_ENOMEM || *status == MO_EDEVICE;
 }
 
 /* ---- All of it ---- */
@@ -117,14 +136,40 @@ static int fail(const char *command, const mo_error *err)
     return CLI_FAILED;
 }
 
-/* -1: go on; otherwise the exit code. */
+static int refuse(const char *command, mo_status status, const mo_error *err)
+{
+    fail(command, err);
+    if (status != MO_ECANCELLED && status != MO_EIO) {
+        fprintf(stderr, "moraine %s: nothing was downloaded%s\n", command,
+                strcmp(command, "pull") == 0 ? "; --force downloads it anyway" : "");
+    }
+    return CLI_FAILED;
+}
+
+/* -1: go on; otherwise the exit code. What cannot run here at all is said first. */
 static int before(const char *command, hub_pull *pull, const cli_pulling *p, const char *directory)
 {
+    const mo_model_options usual = mo_model_options_default();
     mo_error err = {0};
-    mo_status status;
     hub_pull_info info;
+    mo_plan_report *r = calloc(1, sizeof *r);
+    if (!r) {
+        fprintf(stderr, "moraine %s: out of memory for a plan\n", command);
+        return CLI_FAILED;
+    }
+    const mo_status status = hub_pull_plan(pull, p->model ? p->model : &usual, p->extra, r, &err);
+    const bool runs = status == MO_OK || status == MO_ENOMEM || status == MO_EDEVICE;
+    if (!runs && (status == MO_ECANCELLED || status == MO_EIO || status == MO_EINVAL || !p->force)) {
+        free(r);
+        const int code = refuse(command, status, &err);
+        return status == MO_EINVAL ? CLI_USAGE : code;
+    }
     hub_pull_describe(pull, &info);
     tell_size(&info, directory);
+    if (runs) {
+        tell_plan(status, r, &err);
+    }
+    free(r);
     if (info.free_bytes >= 0 && info.need_bytes > info.free_bytes) {
         fprintf(stderr,
                 "moraine %s: not enough disk space in %s; free some, "
@@ -132,16 +177,11 @@ static int before(const char *command, hub_pull *pull, const cli_pulling *p, con
                 command, directory, strcmp(command, "pull") == 0 ? " or --dir" : "");
         return CLI_FAILED;
     }
-    if (!tell_plan(pull, &status, &err) && (status == MO_ECANCELLED || status == MO_EIO || !p->force)) {
-        fail(command, &err);
-        if (status != MO_ECANCELLED && status != MO_EIO) {
-            fprintf(stderr, "moraine %s: nothing was downloaded%s\n", command,
-                    strcmp(command, "pull") == 0 ? "; --force downloads it anyway" : "");
-        }
-        return CLI_FAILED;
-    }
     if (p->dry) {
         return CLI_OK;
+    }
+    if (fills_disk(&info) && !p->force && isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
+        return cli_ask("Pull it anyway?") ? -1 : CLI_FAILED;
     }
     return !p->asks || cli_ask("Pull it now?") ? -1 : CLI_FAILED;
 }
@@ -181,28 +221,26 @@ static int fetch(const char *command, hub_pull *pull, const cli_pulling *p, cons
     return -1;
 }
 
-int cli_pulling_run(const char *command, const char *name, const cli_pulling *p, char *path, size_t size)
+/* CLI_OK, or the exit code after saying what is wrong. directory: 4096 bytes; s and directory outlive the pull. */
+static int open_pull(const char *command, const char *name, const cli_pulling *p, char *directory, show *s,
+                     hub_reference *reference, hub_pull **out)
 {
     const char *mirror = p->mirror ? p->mirror : getenv("HF_ENDPOINT");
-    char directory[4096];
     mo_error err = {0};
-    hub_reference reference;
-    hub_pull *pull = NULL;
-    hub_pull_info info;
-    show s = {.command = command};
-    path[0] = '\0';
     mirror = mirror && *mirror ? mirror : NULL;
     if (mirror && strncmp(mirror, "https://", 8) != 0 && strncmp(mirror, "http://", 7) != 0) {
         fprintf(stderr, "moraine %s: %s is not the URL of a mirror; expected https://...\n", command, mirror);
         return CLI_USAGE;
     }
-    if (hub_reference_parse(name, mirror, &reference, &err) != MO_OK ||
-        hub_store_directory(p->directory, directory, sizeof directory, &err) != MO_OK) {
+    if (hub_reference_parse(name, mirror, reference, &err) != MO_OK ||
+        hub_store_directory(p->directory, directory, DIRECTORY, &err) != MO_OK) {
         cli_say_error(command, &err);
         return CLI_USAGE;
     }
     const hub_pull_options options = {.directory = directory,
                                       .endpoint = mirror,
+                                      .encoder =
+                                          p->mmproj && strcmp(p->mmproj, "auto") != 0 ? p->mmproj : NULL,
                                       .connections = (int)p->connections,
                                       .piece = (int64_t)p->piece,
                                       .timeout_s = (int)p->timeout_s,
@@ -210,12 +248,24 @@ int cli_pulling_run(const char *command, const char *name, const cli_pulling *p,
                                       .progress = on_progress,
                                       .goes_on = on_goes_on,
                                       .says = on_says,
-                                      .user = &s};
-    if (hub_pull_open(&reference, &options, &pull, &err) != MO_OK) {
-        return fail(command, &err);
+                                      .user = s};
+    return hub_pull_open(reference, &options, out, &err) == MO_OK ? CLI_OK : fail(command, &err);
+}
+
+int cli_pulling_run(const char *command, const char *name, const cli_pulling *p, char *path, size_t size)
+{
+    char directory[DIRECTORY];
+    hub_reference reference;
+    hub_pull *pull = NULL;
+    hub_pull_info info;
+    show s = {.command = command};
+    path[0] = '\0';
+    int code = open_pull(command, name, p, directory, &s, &reference, &pull);
+    if (code != CLI_OK) {
+        return code;
     }
-    int code = p->list ? print_listing(&reference, hub_pull_listing(pull))
-                       : fetch(command, pull, p, directory, &s, name);
+    code = p->list ? print_listing(&reference, hub_pull_listing(pull))
+                   : fetch(command, pull, p, directory, &s, name);
     if (code < 0) {
         hub_pull_describe(pull, &info);
         snprintf(path, size, "%s", info.path);
@@ -223,4 +273,37 @@ int cli_pulling_run(const char *command, const char *name, const cli_pulling *p,
     }
     hub_pull_close(pull);
     return code;
+}
+
+int cli_pulling_header(const char *command, const char *name, char *path, size_t size, char *shown,
+                       size_t shown_size, bool *fetched)
+{
+    cli_pulling p = CLI_PULLING_DEFAULT;
+    char directory[DIRECTORY];
+    hub_reference reference;
+    hub_pull *pull = NULL;
+    hub_pull_info info;
+    mo_error err = {0};
+    p.mmproj = "none";
+    show s = {.command = command};
+    int code = open_pull(command, name, &p, directory, &s, &reference, &pull);
+    if (code != CLI_OK) {
+        return code;
+    }
+    mo_status status = hub_pull_choose(pull, &err);
+    cli_progress_end(&s.progress);
+    if (status == MO_OK) {
+        hub_pull_describe(pull, &info);
+        snprintf(shown, shown_size, "%s", info.there ? info.path : info.name);
+        snprintf(path, size, "%s", info.path);
+        *fetched = !info.there;
+        status = info.there ? MO_OK : hub_pull_header(pull, path, size, &err);
+    }
+    hub_pull_close(pull);
+    return status == MO_OK ? CLI_OK : fail(command, &err);
+}
+
+void cli_pulling_header_remove(const char *path)
+{
+    hub_header_remove(path);
 }

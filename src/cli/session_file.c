@@ -1,5 +1,7 @@
 #include "cli/session_file.h"
+#include "base/json.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -8,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -240,7 +243,7 @@ static char *text_of(const cli_generation *g, const cli_conversation *c, bool ra
             ? json_pack("{s:o, s:b, s:I, s:o, s:o}", "model", name, "raw", raw, "held",
                         (json_int_t)mo_session_length(g->session), "messages", messages, "tokens", tokens)
             : NULL;
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    char *text = root ? mo_json_dump(root, JSON_COMPACT) : NULL;
     json_decref(root);
     return text;
 }
@@ -266,12 +269,58 @@ static const char *foreign(const char *path)
     return session ? NULL : "it exists and is not a session file; name another or remove it";
 }
 
+/* PATH.part- and six letters, as mkstemp() makes them. */
+static const char mark[] = ".part-";
+enum { LETTERS = 6 };
+
+/* Removes what processes that were killed while they saved have left for this file. Those that live hold a lock on theirs. */
+static void sweep_parts(const char *path)
+{
+    char folder[PATH_MAX], part[PATH_MAX + 256];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const size_t length = strlen(name);
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+    DIR *dir = opendir(folder);
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        const char *rest = entry->d_name + length;
+        if (strncmp(entry->d_name, name, length) != 0 || strncmp(rest, mark, sizeof mark - 1) != 0 ||
+            strlen(rest) != sizeof mark - 1 + LETTERS) {
+            continue;
+        }
+        snprintf(part, sizeof part, "%s/%s", folder, entry->d_name);
+        const int fd = open(part, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            unlink(part);
+        }
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    if (dir) {
+        closedir(dir);
+    }
+}
+
+/* A temporary file for it, locked; its name is written to `part`. -1: errno says why. */
+static int open_part(const char *path, char *part, size_t size)
+{
+    for (;;) {
+        struct stat st;
+        snprintf(part, size, "%s%sXXXXXX", path, mark);
+        const int fd = mkstemp(part);
+        if (fd < 0 || flock(fd, LOCK_EX) != 0 || fstat(fd, &st) != 0 || st.st_nlink > 0) {
+            return fd;
+        }
+        close(fd); /* another process swept before the lock was taken */
+    }
+}
+
 /* Writes the parts to a temporary file, which is then renamed. */
 static bool write_parts(const char *path, const header *h, const char *text, const uint8_t *state)
 {
     char part[PATH_MAX + 16], *real = realpath(path, NULL); /* a link stays one */
-    snprintf(part, sizeof part, "%s.part-XXXXXX", real ? real : path);
-    const int fd = mkstemp(part);
+    sweep_parts(real ? real : path);
+    const int fd = open_part(real ? real : path, part, sizeof part);
     cli_signals_discard(fd >= 0 ? part : NULL);
     FILE *f = fd >= 0 ? fdopen(fd, "wb") : NULL;
     bool ok = f && fwrite(h, sizeof *h, 1, f) == 1 && fwrite(text, 1, h->text_bytes, f) == h->text_bytes &&

@@ -39,6 +39,7 @@ typedef struct mo_experts_use {
  * adapted, as floats, and MO_ADAPTERS_USED mo_experts_use of every token behind them. */
 typedef struct mo_experts_pick {
     int32_t expert, rows;
+    int32_t drafts; /* of the rows, those of guesses: they count in no statistic of the rank */
 } mo_experts_pick;
 
 typedef struct mo_experts_answer {
@@ -50,7 +51,7 @@ typedef struct mo_experts_answer {
 
 /* As in cluster/wire.h. */
 _Static_assert(sizeof(mo_experts_head) == 48, "the layout of a message");
-_Static_assert(sizeof(mo_experts_pick) == 8, "the layout of a message");
+_Static_assert(sizeof(mo_experts_pick) == 12, "the layout of a message");
 _Static_assert(sizeof(mo_experts_use) == 8, "the layout of a message");
 _Static_assert(sizeof(mo_experts_answer) == 24, "the layout of a message");
 

@@ -17,6 +17,7 @@ typedef struct helper {
     int64_t used; /* most experts of a token, in any layer */
     int layer;    /* that was asked for last */
     mo_experts_head head;
+    uint32_t drafted[MO_EXPERTS_MAX]; /* by expert, rows of guesses */
     uint8_t *body;
     mo_experts_answer answer;
     mo_wire_result result;
@@ -32,7 +33,7 @@ static mo_status check_head(const helper *h, mo_error *err)
     const int64_t here = spec->experts.end - spec->experts.first;
     if (!known || q->tokens < 1 || q->tokens > h->engine->batch || q->rows < q->tokens ||
         q->rows > q->tokens * spec->layers[q->layer].moe.used || q->experts < 1 || q->experts > here ||
-        q->experts > q->rows || (q->codes && (spec->width % 32 != 0 || q->adapted)) ||
+        q->experts > q->rows || (q->codes && (spec->layers[q->layer].moe.io % 32 != 0 || q->adapted)) ||
         (q->adapted && h->engine->adapter_count == 0)) {
         return mo_fail(err, MO_EFORMAT, "rank 0 sent an invalid request for experts");
     }
@@ -40,7 +41,7 @@ static mo_status check_head(const helper *h, mo_error *err)
 }
 
 /* Rank 0 has sorted them: fills count, first and token_of of w->picks. */
-static mo_status take_picks(const helper *h, const mo_forward *f, mo_error *err)
+static mo_status take_picks(helper *h, const mo_forward *f, mo_error *err)
 {
     const mo_experts_head *q = &h->head;
     const mo_expert_range *here = &f->spec->experts;
@@ -55,9 +56,11 @@ static mo_status take_picks(const helper *h, const mo_forward *f, mo_error *err)
         mo_experts_pick p;
         memcpy(&p, h->body + sizeof p * (size_t)i, sizeof p);
         good = p.expert > last && p.expert >= here->first && p.expert < here->end && p.expert < experts &&
-               p.rows >= 1 && p.rows <= q->tokens && p.rows <= q->rows - row;
+               p.rows >= 1 && p.rows <= q->tokens && p.rows <= q->rows - row && p.drafts >= 0 &&
+               p.drafts <= p.rows;
         if (good) {
             picks->count[p.expert] = p.rows;
+            h->drafted[p.expert] = (uint32_t)p.drafts;
             row += p.rows;
             last = p.expert;
         }
@@ -75,7 +78,7 @@ static mo_status take_picks(const helper *h, const mo_forward *f, mo_error *err)
 
 static void take_token(const mo_forward *f, const uint8_t *at, int64_t token, bool codes)
 {
-    const mo_acts *in = &f->in;
+    const mo_acts *in = &f->in_experts;
     if (!codes) {
         memcpy(in->x + token * in->cols, at, sizeof(float) * (size_t)in->cols);
         mo_forward_quantize(f->k, in, token);
@@ -90,9 +93,9 @@ static void take_token(const mo_forward *f, const uint8_t *at, int64_t token, bo
 static void take_tokens(const helper *h, const mo_forward *f)
 {
     const mo_experts_head *q = &h->head;
-    const size_t bytes = mo_experts_token_bytes(f->in.cols, q->codes != 0);
-    const uint8_t *at =
-        h->body + mo_experts_body_bytes(q, f->in.cols) - mo_experts_uses_bytes(q) - bytes * (size_t)q->tokens;
+    const size_t bytes = mo_experts_token_bytes(f->in_experts.cols, q->codes != 0);
+    const uint8_t *at = h->body + mo_experts_body_bytes(q, f->in_experts.cols) - mo_experts_uses_bytes(q) -
+                        bytes * (size_t)q->tokens;
     for (int64_t t = 0; t < q->tokens; t++) {
         take_token(f, at + bytes * (size_t)t, t, q->codes != 0);
     }
@@ -104,7 +107,7 @@ static mo_status take_uses(const helper *h, const mo_forward *f, mo_error *err)
     const mo_experts_head *q = &h->head;
     const mo_engine *e = h->engine;
     mo_adapting *a = &f->w->adapting;
-    const uint8_t *at = h->body + mo_experts_body_bytes(q, f->in.cols) - mo_experts_uses_bytes(q);
+    const uint8_t *at = h->body + mo_experts_body_bytes(q, f->in_experts.cols) - mo_experts_uses_bytes(q);
     a->count = q->adapted ? e->adapter_count : 0;
     a->slice_of = f->w->slice_of;
     for (int i = 0; i < a->count; i++) {
@@ -141,9 +144,10 @@ static mo_status compute(helper *h, mo_error *err)
                     .tokens = h->head.tokens,
                     .layer = &e->spec->layers[h->head.layer],
                     .index = h->head.layer,
-                    .experts_only = true};
+                    .experts_only = true,
+                    .drafted = h->drafted};
     mo_error own = {0};
-    f.in = mo_acts_lay(f.w->in, f.tokens, e->spec->width);
+    f.in_experts = mo_acts_lay(f.w->in, f.tokens, f.layer->moe.io);
     mo_status status = take_picks(h, &f, err);
     if (status == MO_OK) {
         status = take_uses(h, &f, err);
@@ -170,13 +174,13 @@ static mo_status answer(helper *h, mo_error *err)
 {
     const mo_model_spec *spec = h->engine->spec;
     mo_status status = check_head(h, err);
+    const int64_t io = status == MO_OK ? spec->layers[h->head.layer].moe.io : 0;
     if (status == MO_OK) {
-        status =
-            mo_link_receive(h->link, 0, h->body, mo_experts_body_bytes(&h->head, spec->width), false, err);
+        status = mo_link_receive(h->link, 0, h->body, mo_experts_body_bytes(&h->head, io), false, err);
     }
     if (status == MO_OK) {
         const int64_t began = mo_clock_ns();
-        pthread_mutex_lock(&h->engine->lock);
+        mo_engine_take_turn(h->engine);
         mo_host_float_mode();
         status = compute(h, err);
         pthread_mutex_unlock(&h->engine->lock);
@@ -186,10 +190,9 @@ static mo_status answer(helper *h, mo_error *err)
         status = mo_link_send(h->link, 0, &h->answer, sizeof h->answer, err);
     }
     if (status == MO_OK) {
-        status = h->answer.status == MO_OK
-                     ? mo_link_send(h->link, 0, h->engine->space.down,
-                                    sizeof(float) * (size_t)(h->head.rows * spec->width), err)
-                     : mo_link_send(h->link, 0, &h->result, sizeof h->result, err);
+        status = h->answer.status == MO_OK ? mo_link_send(h->link, 0, h->engine->space.down,
+                                                          sizeof(float) * (size_t)(h->head.rows * io), err)
+                                           : mo_link_send(h->link, 0, &h->result, sizeof h->result, err);
     }
     return status == MO_OK ? mo_link_flush(h->link, err) : status;
 }
@@ -218,7 +221,7 @@ static mo_status look_ahead(helper *h, mo_error *err)
         return mo_fail(err, MO_EFORMAT, "rank 0 predicted experts that this rank does not have");
     }
     if (status == MO_OK) {
-        pthread_mutex_lock(&h->engine->lock);
+        mo_engine_take_turn(h->engine);
         mo_guess_take(h->engine->tiers, q->layer, experts, q->experts);
         pthread_mutex_unlock(&h->engine->lock);
     }
@@ -264,12 +267,9 @@ static mo_status serve(helper *h, bool *closed, mo_error *err)
 static bool allocate(helper *h)
 {
     const mo_model_spec *spec = h->engine->spec;
-    h->used = 1;
-    for (int i = 0; i < spec->layer_count; i++) {
-        const mo_layer *l = &spec->layers[i];
-        h->used = l->routed && l->moe.used > h->used ? l->moe.used : h->used;
-    }
-    h->body = malloc((size_t)(h->engine->batch * mo_experts_message_bytes(spec->width, h->used, 1)));
+    const mo_extent e = mo_extent_of(spec);
+    h->used = e.used;
+    h->body = malloc((size_t)(h->engine->batch * mo_experts_message_bytes(e.expert_io, h->used, 1)));
     return h->body != NULL;
 }
 

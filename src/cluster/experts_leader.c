@@ -105,10 +105,11 @@ static uint8_t *put_token(uint8_t *at, const mo_acts *in, int64_t token, bool co
 }
 
 /* Lists the chosen experts of a rank, whose rows are neighbours. */
-static void put_picks(question *q, const mo_picks *picks)
+static void put_picks(question *q, const mo_picks *picks, const uint32_t *drafted)
 {
     for (int e = q->first; e < q->end && e < picks->experts; e++) {
-        const mo_experts_pick pick = {.expert = e, .rows = picks->count[e]};
+        const mo_experts_pick pick = {
+            .expert = e, .rows = picks->count[e], .drafts = drafted ? (int32_t)drafted[e] : 0};
         if (pick.rows > 0) {
             q->from_row = q->head.rows == 0 ? picks->first[e] : q->from_row;
             q->head.rows += pick.rows;
@@ -152,7 +153,7 @@ static void put_tokens(mo_experts_leader *l, question *q, const mo_forward *f, c
         int32_t *place = &l->place[tokens[i]];
         if (*place < 0) {
             *place = (int32_t)q->head.tokens++;
-            at = put_token(at, &f->in, tokens[i], q->head.codes != 0);
+            at = put_token(at, &f->in_experts, tokens[i], q->head.codes != 0);
         }
         memcpy(rows + sizeof *place * (size_t)i, place, sizeof *place);
     }
@@ -175,12 +176,12 @@ static mo_status ask(mo_experts_leader *l, int rank, const mo_expert_work *work,
                                 .codes = l->codes[work->layer] && !l->adapted, /* A x reads floats */
                                 .adapted = l->adapted,
                                 .prompt = f->slices[0].prompt};
-    put_picks(q, work->picks);
+    put_picks(q, work->picks, mo_forward_drafted(f));
     if (q->head.rows == 0) {
         return MO_OK;
     }
     put_tokens(l, q, f, work->picks);
-    const size_t body = mo_experts_body_bytes(&q->head, f->in.cols);
+    const size_t body = mo_experts_body_bytes(&q->head, f->in_experts.cols);
     *bytes += body;
     l->step.sent_bytes += sizeof q->head + body;
     const mo_status status = mo_link_send(l->link, rank, &q->head, sizeof q->head, err);
@@ -264,7 +265,7 @@ static mo_status take_answer(mo_experts_leader *l, int rank, const mo_expert_wor
                              mo_error *own, mo_error *err)
 {
     question *q = &l->questions[rank];
-    const int64_t width = l->engine->spec->width;
+    const int64_t width = work->forward->layer->moe.io;
     mo_experts_answer answer;
     mo_status status = mo_link_receive(l->link, rank, &answer, sizeof answer, false, err);
     q->listens = status == MO_OK && answer.listens != 0;
@@ -317,7 +318,7 @@ static bool allocate(mo_experts_leader *l, const int *first)
 {
     const mo_model_spec *spec = l->engine->spec;
     const int64_t batch = l->engine->batch;
-    int64_t used = 1;
+    const mo_extent e = mo_extent_of(spec);
     l->questions = calloc((size_t)l->ranks, sizeof *l->questions);
     l->codes = calloc((size_t)spec->layer_count, sizeof *l->codes);
     l->place = malloc(sizeof *l->place * (size_t)batch);
@@ -330,14 +331,13 @@ static bool allocate(mo_experts_leader *l, const int *first)
     for (int i = 0; i < spec->layer_count; i++) {
         const mo_layer *layer = &spec->layers[i];
         l->last_layer = layer->routed ? i : l->last_layer;
-        l->codes[i] = layer->routed && mo_experts_read_codes(&layer->moe, spec->width);
-        used = layer->routed && layer->moe.used > used ? layer->moe.used : used;
+        l->codes[i] = layer->routed && mo_experts_read_codes(&layer->moe, layer->moe.io);
     }
     for (int r = 1; r < l->ranks; r++) {
         question *q = &l->questions[r];
         q->first = first[r];
         q->end = first[r + 1];
-        q->body = malloc((size_t)(batch * mo_experts_message_bytes(spec->width, used, 1)));
+        q->body = malloc((size_t)(batch * mo_experts_message_bytes(e.expert_io, e.used, 1)));
         if (!q->body) {
             return false;
         }

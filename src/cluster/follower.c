@@ -25,8 +25,13 @@ typedef struct work {
     int order_limit;
     mo_wire_slice slices[MO_WIRE_SLICES];
     mo_wire_use uses[MO_WIRE_SLICES * MO_ADAPTERS_USED];
-    int32_t *tokens; /* [batch] */
-    float *x;        /* [batch][width] as this rank leaves it */
+    int32_t *tokens;      /* [batch] */
+    float *x;             /* [batch][width] as this rank leaves it */
+    mo_row_place *places; /* [batch], of a model that reads pictures; how many there are, */
+    int64_t place_count;
+    float *features; /* and what rows of pictures have behind layers of this rank or later ones */
+    int64_t row_count;
+    size_t feature_limit; /* values */
     mo_wire_result result;
     uint64_t begun; /* sends, when all of it was on its way */
 } work;
@@ -43,6 +48,12 @@ typedef struct follower {
     int64_t worked_from; /* when the stream of the step at hand was there */
     mo_slice parts[MO_WIRE_SLICES];
     mo_adapter_list adapters[MO_WIRE_SLICES]; /* of them */
+
+    /* The last step, while it is not known what was accepted of its drafts: */
+    mo_slice drafted[MO_WIRE_SLICES];
+    mo_pick picks[MO_WIRE_SLICES];
+    int drafted_count,
+        untold; /* slices; the first with drafts of which rank 0 has not spoken: all, if there is none */
 } follower;
 
 static bool passes_alone(uint32_t kind)
@@ -107,6 +118,40 @@ static void drop(follower *f, int64_t number)
     }
 }
 
+static int next_drafted(const follower *f, int from)
+{
+    while (from < f->drafted_count && !f->drafted[from].drafts) {
+        from++;
+    }
+    return from;
+}
+
+/* The step has failed elsewhere: nothing of its drafts stays. */
+static void abandon_drafts(follower *f)
+{
+    if (f->untold < f->drafted_count) {
+        mo_step_abandon(f->engine, f->drafted, f->drafted_count);
+        f->untold = f->drafted_count;
+    }
+}
+
+/* How many drafts of the next slice stay; with the last of them the step ends. */
+static void accept_drafts(follower *f, const mo_wire_order *o)
+{
+    const int i = f->untold;
+    const entry *e = find(f, o->state);
+    if (i == f->drafted_count || !e || !e->session || f->drafted[i].state != &e->session->state ||
+        o->length < 0 || o->length > f->drafted[i].drafts) {
+        abandon_drafts(f); /* the next step of these sessions says that this rank has other tokens */
+        return;
+    }
+    f->picks[i].accepted = o->length;
+    f->untold = next_drafted(f, i + 1);
+    if (f->untold == f->drafted_count) {
+        mo_step_commit(f->engine, f->drafted, f->drafted_count);
+    }
+}
+
 /* What goes wrong stands in the entry, and fails the steps that need it. */
 static void apply(follower *f, const mo_wire_order *o)
 {
@@ -144,6 +189,7 @@ static void apply(follower *f, const mo_wire_order *o)
         }
         break;
     }
+    case MO_WIRE_ACCEPTS: accept_drafts(f, o); break;
     case MO_WIRE_STATE_CLOSES: drop(f, o->state); break;
     case MO_WIRE_SNAPSHOT_CLOSES: drop(f, o->snapshot); break;
     default: break;
@@ -175,8 +221,16 @@ static mo_status take_orders(follower *f, mo_error *err)
         f->w->orders = more;
         f->w->order_limit = count;
     }
-    const mo_status status =
-        mo_link_receive(f->link, f->rank - 1, f->w->orders, sizeof *f->w->orders * (size_t)count, false, err);
+    const mo_status status = count ? mo_link_receive(f->link, f->rank - 1, f->w->orders,
+                                                     sizeof *f->w->orders * (size_t)count, false, err)
+                                   : MO_OK;
+    bool told = false; /* with the head that follows a step */
+    for (int i = 0; i < count && status == MO_OK; i++) {
+        told |= f->w->orders[i].change == MO_WIRE_ACCEPTS;
+    }
+    if (!told) {
+        abandon_drafts(f);
+    }
     for (int i = 0; i < count && status == MO_OK; i++) {
         apply(f, &f->w->orders[i]);
     }
@@ -223,10 +277,67 @@ static mo_status take_adapters(follower *f, mo_error *err)
     return status;
 }
 
+/* Vectors of a row of a picture that are on their way, and the layer of the first. */
+static int64_t features_sent(const follower *f)
+{
+    return f->w->head.number;
+}
+static int64_t first_feature(const follower *f)
+{
+    return f->engine->spec->pictures.features - features_sent(f);
+}
+
+/* Do places say what this rank can compute? Counts the rows that have features. */
+static bool check_places(follower *f)
+{
+    const mo_picture_rule *rule = &f->engine->spec->pictures;
+    bool good = f->w->place_count == 0 || (rule->accepted && features_sent(f) >= 0 && first_feature(f) >= 0);
+    int64_t at = 0;
+    f->w->row_count = 0;
+    for (int i = 0; i < f->w->head.slice_count && good; i++) {
+        const mo_wire_slice *s = &f->w->slices[i];
+        for (int64_t j = 0; s->pictures && j < s->count && good; j++) {
+            const mo_row_place *p = &f->w->places[at++];
+            good = p->ahead >= 0 && p->ahead < s->count - j &&
+                   (p->added == 0 || (p->added == f->w->row_count + 1 && features_sent(f) > 0));
+            f->w->row_count += p->added > 0;
+        }
+    }
+    const int first = f->engine->spec->first_layer;
+    return good && (f->w->row_count == 0 || first_feature(f) <= first || first >= rule->features);
+}
+
+/* Behind the tokens, of slices whose sequences have pictures. */
+static mo_status take_places(follower *f, mo_error *err)
+{
+    work *w = f->w;
+    w->place_count = w->row_count = 0;
+    for (int i = 0; i < w->head.slice_count; i++) {
+        w->place_count += w->slices[i].pictures ? w->slices[i].count : 0;
+    }
+    if (w->place_count && !w->places) {
+        return mo_fail(err, MO_EFORMAT, "rank %d sent pictures, which this rank's model does not read",
+                       f->rank - 1);
+    }
+    mo_status status = mo_link_receive(f->link, f->rank - 1, w->places,
+                                       sizeof *w->places * (size_t)w->place_count, false, err);
+    if (status == MO_OK && !check_places(f)) {
+        status = mo_fail(err, MO_EFORMAT, "rank %d sent invalid rows of pictures", f->rank - 1);
+    }
+    if (status != MO_OK || w->row_count == 0) {
+        return status;
+    }
+    const size_t values = (size_t)(w->row_count * features_sent(f) * f->engine->spec->width);
+    if (!mo_array_reserve(&w->features, &w->feature_limit, values, sizeof *w->features)) {
+        return mo_fail(err, MO_ENOMEM, "out of memory for rows of pictures");
+    }
+    return mo_link_receive(f->link, f->rank - 1, w->features, sizeof *w->features * values, false, err);
+}
+
 static mo_status take_lists(follower *f, mo_error *err)
 {
     const mo_wire_head *h = &f->w->head;
-    int64_t tokens = 0;
+    int64_t tokens = 0, drafted = 0;
     if (h->slice_count < 1 || h->slice_count > MO_WIRE_SLICES || h->tokens < 1 ||
         h->tokens > f->engine->batch) {
         return mo_fail(err, MO_EFORMAT, "rank %d sent an invalid step", f->rank - 1);
@@ -242,12 +353,19 @@ static mo_status take_lists(follower *f, mo_error *err)
     }
     for (int i = 0; i < h->slice_count && status == MO_OK; i++) {
         const mo_wire_slice *s = &f->w->slices[i];
-        if (s->count < 1 || s->count > h->tokens - tokens || s->wanted < 0 || s->wanted > s->count) {
+        drafted += s->drafts ? s->count : 0;
+        if (s->count < 1 || s->count > h->tokens - tokens || s->wanted < 0 || s->wanted > s->count ||
+            s->drafts < 0 || s->drafts >= s->count || drafted > f->engine->drafts.rows) {
             return mo_fail(err, MO_EFORMAT, "rank %d sent invalid slices", f->rank - 1);
         }
         tokens += s->count;
     }
-    return status;
+    if (status == MO_OK && drafted && atomic_load(&f->engine->accelerator) &&
+        tokens > mo_feed_draft_rows(f->engine)) {
+        return mo_fail(err, MO_EFORMAT, "rank %d sent more tokens beside drafts than the device keeps",
+                       f->rank - 1);
+    }
+    return status == MO_OK ? take_places(f, err) : status;
 }
 
 /* The slice's state, at the position where its tokens go. */
@@ -284,11 +402,19 @@ static bool is_waited_for(const follower *f)
     return any;
 }
 
+/* What a step with drafts had, until it ends. */
+static void keep_drafted(follower *f)
+{
+    f->drafted_count = f->w->head.slice_count;
+    memcpy(f->drafted, f->parts, sizeof *f->parts * (size_t)f->drafted_count);
+    f->untold = next_drafted(f, 0);
+}
+
 /* Runs the slices through this rank's layers; the result says what came of it. */
 static void run_step(follower *f)
 {
     mo_error err = {0};
-    int64_t t = 0;
+    int64_t t = 0, place = 0;
     f->w->result = (mo_wire_result){.rank = f->rank};
     for (int i = 0; i < f->w->head.slice_count; i++) {
         const mo_wire_slice *s = &f->w->slices[i];
@@ -301,8 +427,16 @@ static void run_step(follower *f)
                                  .tokens = f->w->tokens + t,
                                  .count = s->count,
                                  .adapters = f->adapters[i].count ? &f->adapters[i] : NULL,
-                                 .prompt = s->prompt != 0};
+                                 .prompt = s->prompt != 0,
+                                 .places = s->pictures ? f->w->places + place : NULL,
+                                 .features = f->w->features,
+                                 .first_feature = (int)first_feature(f),
+                                 .drafts = s->drafts,
+                                 .deferred = s->drafts > 0,
+                                 .pick = s->drafts ? &f->picks[i] : NULL};
+        f->picks[i] = (mo_pick){.token = -1};
         t += s->count;
+        place += s->pictures ? s->count : 0;
     }
     if (mo_step(f->engine, f->parts, f->w->head.slice_count, &err) != MO_OK) {
         refuse(f, &err, err.status == MO_EDEVICE); /* what was on a lost device begins anew */
@@ -311,6 +445,7 @@ static void run_step(follower *f)
         }
         return;
     }
+    keep_drafted(f);
     for (int i = 0; i < f->w->head.slice_count; i++) { /* for snapshots */
         mo_session *session = find(f, f->w->slices[i].state)->session;
         memcpy(session->tokens + f->w->slices[i].position, f->parts[i].tokens,
@@ -362,6 +497,13 @@ static mo_status send_step(follower *f, mo_error *err)
     }
     if (status == MO_OK) {
         status = pass_on(f, f->w->tokens, sizeof *f->w->tokens * (size_t)f->w->head.tokens, err);
+    }
+    if (status == MO_OK) {
+        status = pass_on(f, f->w->places, sizeof *f->w->places * (size_t)f->w->place_count, err);
+    }
+    if (status == MO_OK) {
+        const int64_t values = f->w->row_count * features_sent(f) * width;
+        status = pass_on(f, f->w->features, sizeof *f->w->features * (size_t)values, err);
     }
     if (status != MO_OK) {
         return status;
@@ -493,7 +635,7 @@ static mo_status serve(follower *f, bool *closed, mo_error *err)
     if (status == MO_OK) {
         status = mo_follower_head(f->link, &f->w->head, err);
     }
-    if (status == MO_OK && f->w->head.order_count) {
+    if (status == MO_OK) {
         status = take_orders(f, err);
     }
     if (status != MO_OK) {
@@ -519,9 +661,26 @@ static void drop_all(follower *f)
         free(f->works[i].orders);
         free(f->works[i].tokens);
         free(f->works[i].x);
+        free(f->works[i].places);
+        free(f->works[i].features);
     }
     free(f ? f->entries : NULL);
     free(f);
+}
+
+static bool open_works(follower *f, const mo_engine *engine)
+{
+    const size_t batch = (size_t)engine->batch;
+    const bool pictures = engine->spec->pictures.accepted;
+    bool whole = true;
+    for (int i = 0; i < 2; i++) {
+        work *w = &f->works[i];
+        w->tokens = malloc(sizeof *w->tokens * batch);
+        w->x = malloc(sizeof *w->x * batch * (size_t)engine->spec->width);
+        w->places = pictures ? malloc(sizeof *w->places * batch) : NULL;
+        whole = whole && w->tokens && w->x && (w->places || !pictures);
+    }
+    return whole;
 }
 
 mo_status mo_follower_run(mo_link *link, mo_engine *engine, mo_error *err)
@@ -529,12 +688,7 @@ mo_status mo_follower_run(mo_link *link, mo_engine *engine, mo_error *err)
     follower *f = calloc(1, sizeof *f);
     bool closed = false;
     mo_status status = MO_OK;
-    for (int i = 0; i < 2 && f; i++) {
-        work *w = &f->works[i];
-        w->tokens = malloc(sizeof *w->tokens * (size_t)engine->batch);
-        w->x = malloc(sizeof *w->x * (size_t)(engine->batch * engine->spec->width));
-    }
-    if (!f || !f->works[0].tokens || !f->works[1].tokens || !f->works[0].x || !f->works[1].x) {
+    if (!f || !open_works(f, engine)) {
         drop_all(f);
         status = mo_fail(err, MO_ENOMEM, "out of memory for messages from other ranks");
         mo_link_fail(link, err);

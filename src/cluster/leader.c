@@ -24,9 +24,12 @@ typedef struct outgoing {
     orders told;
     mo_wire_slice slices[MO_WIRE_SLICES];
     mo_wire_use uses[MO_WIRE_SLICES * MO_ADAPTERS_USED];
-    int32_t *tokens; /* [batch] */
-    float *x;        /* [batch][width] */
-    uint64_t begun;  /* sends, when all of it was on its way */
+    int32_t *tokens;      /* [batch] */
+    float *x;             /* [batch][width] */
+    mo_row_place *places; /* [batch], of a model that reads pictures */
+    float *features;      /* [batch][features behind later layers][width] */
+    int64_t place_count, row_count;
+    uint64_t begun; /* sends, when all of it was on its way */
 } outgoing;
 
 struct mo_leader {
@@ -34,6 +37,7 @@ struct mo_leader {
     mo_link *link;
     mo_engine *engine;
     int *first;           /* [ranks + 1] */
+    int features;         /* of a row of a picture, behind layers of other ranks */
     int64_t *part_bytes;  /* [ranks] of a saved state that is loaded */
     pthread_mutex_t lock; /* guards what follows */
     orders pending;
@@ -178,18 +182,41 @@ static void list_adapters(outgoing *o, int slice, const mo_forward *f)
     }
 }
 
-static void list_slices(outgoing *o, const mo_forward *f)
+/* Of the slice whose first token is number t of the step. */
+static void list_places(const mo_leader *l, outgoing *o, int slice, const mo_forward *f, int64_t t)
+{
+    const mo_slice *s = &f->slices[slice];
+    const size_t values = (size_t)(l->features * f->spec->width);
+    for (int64_t at = s->state->length; s->images && at < s->state->length + s->count; at++, t++) {
+        mo_row_place *p = &o->places[o->place_count++];
+        const float *row = l->features ? mo_forward_feature(f, f->spec->layer_count, t) : NULL;
+        mo_image_list_position(s->images, at, p->position);
+        p->ahead = (int32_t)(mo_forward_end_seen(f, t) - at - 1);
+        p->added = 0;
+        if (row) {
+            memcpy(o->features + (size_t)o->row_count * values, row, sizeof *row * values);
+            p->added = (int32_t)++o->row_count;
+        }
+    }
+}
+
+static void list_slices(const mo_leader *l, outgoing *o, const mo_forward *f)
 {
     int64_t t = 0;
     o->head.use_count = 0;
+    o->head.number = l->features;
+    o->place_count = o->row_count = 0;
     for (int i = 0; i < f->slice_count; i++) {
         const mo_slice *s = &f->slices[i];
         o->slices[i] = (mo_wire_slice){.state = s->state->number,
                                        .position = s->state->length,
                                        .count = s->count,
                                        .wanted = s->logits ? s->count - s->logits_from : 0,
-                                       .prompt = s->prompt};
+                                       .prompt = s->prompt,
+                                       .drafts = (int32_t)s->drafts,
+                                       .pictures = s->images != NULL};
         list_adapters(o, i, f);
+        list_places(l, o, i, f, t);
         memcpy(o->tokens + t, s->tokens, sizeof *o->tokens * (size_t)s->count);
         t += s->count;
     }
@@ -206,7 +233,7 @@ static mo_status send_step(mo_leader *l, const mo_forward *f, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
-    list_slices(o, f);
+    list_slices(l, o, f);
     l->sent_ns = mo_clock_ns();
     status = send_head(l, o, MO_WIRE_STEP, err);
     if (status == MO_OK) {
@@ -217,6 +244,13 @@ static mo_status send_step(mo_leader *l, const mo_forward *f, mo_error *err)
     }
     if (status == MO_OK) {
         status = mo_link_send(l->link, 1, o->tokens, sizeof *o->tokens * (size_t)f->tokens, err);
+    }
+    if (status == MO_OK) {
+        status = mo_link_send(l->link, 1, o->places, sizeof *o->places * (size_t)o->place_count, err);
+    }
+    if (status == MO_OK) {
+        status = mo_link_send(l->link, 1, o->features,
+                              sizeof(float) * (size_t)(o->row_count * l->features * f->spec->width), err);
     }
     if (status == MO_OK) {
         status = mo_link_send(l->link, 1, o->x, sizeof(float) * (size_t)(f->tokens * f->spec->width), err);
@@ -254,6 +288,19 @@ static void count_traffic(mo_leader *l, const mo_forward *f, int64_t rows, int64
 void mo_leader_traffic(mo_leader *l, mo_traffic_report *out)
 {
     mo_traffic_read(&l->traffic, out);
+}
+
+static void accepted(void *owner, const mo_forward *f)
+{
+    for (int i = 0; i < f->slice_count; i++) {
+        const mo_slice *s = &f->slices[i];
+        const mo_wire_order order = {.change = MO_WIRE_ACCEPTS,
+                                     .state = s->state->number,
+                                     .length = s->drafts ? s->pick->accepted : 0};
+        if (s->drafts) {
+            add_order(owner, order, NULL, NULL);
+        }
+    }
 }
 
 static mo_status begin(void *owner, mo_forward *f, mo_error *err)
@@ -397,7 +444,9 @@ static mo_status load(void *owner, const mo_state *state, int64_t length, const 
 mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_leader **out, mo_error *err)
 {
     enum { ORDERS = 64 };
-    const size_t ranks = (size_t)mo_link_ranks(link);
+    const size_t ranks = (size_t)mo_link_ranks(link), batch = (size_t)engine->batch;
+    const size_t width = (size_t)engine->spec->width;
+    const mo_picture_rule *rule = &engine->spec->pictures;
     mo_leader *l = calloc(1, sizeof *l);
     *out = NULL;
     if (l) {
@@ -407,15 +456,20 @@ mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_
         l->engine = engine;
         l->first = malloc(sizeof *l->first * (ranks + 1));
         l->part_bytes = malloc(sizeof *l->part_bytes * ranks);
+        l->features = rule->features > engine->spec->layer_count && ranks > 1
+                          ? rule->features - engine->spec->layer_count
+                          : 0;
         l->pending = (orders){malloc(sizeof *l->pending.list * ORDERS), 0, ORDERS};
     }
     bool whole = l && l->first && l->part_bytes && l->pending.list;
     for (int i = 0; i < 2 && whole; i++) {
         outgoing *o = &l->out[i];
-        o->tokens = malloc(sizeof *o->tokens * (size_t)engine->batch);
-        o->x = malloc(sizeof *o->x * (size_t)(engine->batch * engine->spec->width));
+        o->tokens = malloc(sizeof *o->tokens * batch);
+        o->x = malloc(sizeof *o->x * batch * width);
+        o->places = malloc(rule->accepted ? sizeof *o->places * batch : 1);
+        o->features = malloc(l->features ? sizeof *o->features * batch * (size_t)l->features * width : 1);
         o->told = (orders){malloc(sizeof *o->told.list * ORDERS), 0, ORDERS};
-        whole = o->tokens && o->x && o->told.list;
+        whole = o->tokens && o->x && o->places && o->features && o->told.list;
     }
     if (!whole) {
         mo_leader_close(l);
@@ -424,6 +478,7 @@ mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_
     memcpy(l->first, first, sizeof *first * (ranks + 1));
     l->remote_layers = (mo_remote_layers){.owner = l,
                                           .step = step,
+                                          .accepted = accepted,
                                           .groups = groups,
                                           .begin = begin,
                                           .end = end,
@@ -456,6 +511,8 @@ void mo_leader_close(mo_leader *l)
             free(l->out[i].told.list);
             free(l->out[i].tokens);
             free(l->out[i].x);
+            free(l->out[i].places);
+            free(l->out[i].features);
         }
         free(l->pending.list);
         free(l->first);

@@ -26,6 +26,7 @@ enum {
     MO_OP_EXPERT_DATA = 65535, /* most experts that one op restores */
     MO_OP_ADAPTERS = 16,       /* adapters of one op, as MO_ADAPTERS_MAX */
     MO_OP_USES = 8,            /* adapters of a token, as MO_ADAPTERS_USED */
+    MO_OP_STAYS = 256,         /* most values of a column of a recurrent state that stays */
     MO_OP_BF16_COLS = 32,      /* rows of matrices in bfloat16 are as many values, or a multiple */
 };
 
@@ -66,6 +67,9 @@ typedef struct mo_dplace {
     int64_t position;
     int32_t slice; /* of the step */
     int32_t into;  /* its number in that slice */
+    /* A row of a picture, where the model says so; 0 for tokens: */
+    int32_t ahead; /* rows behind it that it sees too, in layers with a window */
+    int32_t added; /* 1: MO_OP_STREAM adds its features */
 } mo_dplace;
 
 /* Consecutive tokens of one session. */
@@ -107,6 +111,9 @@ typedef enum mo_op_kind {
     MO_OP_ACTIVATE,     /* gate and up to hidden */
     MO_OP_HEADS,        /* queries, keys and values: norms, rotation, into the cache */
     MO_OP_LATENT,       /* latent attention: queries and keys */
+    MO_OP_INDEX,        /* its indexer: queries and keys */
+    MO_OP_KEEP,         /* which positions it keeps */
+    MO_OP_GATHER,       /* a cache of these alone */
     MO_OP_ATTEND,       /* attention */
     MO_OP_COLLECT,      /* rows of every head to rows of every token */
     MO_OP_CONVOLVE,     /* delta rule: causal convolution */
@@ -141,17 +148,19 @@ typedef struct mo_op_norm {
  *   from the mixer: y, through y_norm where there is one;
  *   from the feed-forward part: as mo_merge_token() in numeric/merge.h: experts' rows with their weights in router order, the
  *   shared part, norms of each part, then post_norm.
- * Then x += that, x *= *out_scale, *bad is set to 1 where x is not finite, and the norms are made of x. */
+ * Then x += that, x *= *out_scale, *bad is set to 1 where x is not finite, features of rows of pictures are added, and the norms are made of
+ * x. */
 typedef struct mo_op_stream {
     mo_daddr x; /* float[tokens][n] */
     int32_t tokens, n;
     float eps;
-    int32_t feed;    /* 0: y is added (or nothing when y is 0); 1: the feed-forward part is */
+    int32_t
+        feed; /* 0: y is added (or nothing when y is 0); 1: the feed-forward part is; 2: to zeros: x is not read */
     mo_daddr y;      /* float[tokens][n] */
     mo_daddr y_norm; /* float[n] or 0 */
     /* feed: */
-    int32_t used; /* experts per token; 0: no experts */
-    int32_t unused;
+    int32_t used;                             /* experts per token; 0: no experts */
+    int32_t centered;                         /* the norms made of x subtract its mean first */
     mo_daddr weights;                         /* float[tokens][used] */
     mo_daddr ids;                             /* int32[tokens][used]; a negative one is passed over */
     mo_daddr down;                            /* float[rows][n] */
@@ -162,6 +171,8 @@ typedef struct mo_op_stream {
     mo_daddr dense_norm, moe_norm, post_norm; /* float[n] or 0 */
     mo_daddr out_scale;                       /* float[1] or 0 */
     mo_daddr bad;                             /* uint32, set, never cleared; or 0 */
+    mo_daddr features;                        /* float[tokens][n], of those whose place says so; or 0 */
+    mo_daddr places;                          /* mo_dplace[tokens], with features */
     mo_op_norm norm[MO_OP_NORMS];
 } mo_op_stream;
 
@@ -221,13 +232,13 @@ typedef struct mo_op_bf16 {
     int64_t stride; /* floats */
 } mo_op_bf16;
 
-/* hidden = quantized(activation(gate, up)), rows of n values. */
+/* hidden = quantized(activation(gate, up)), rows of n values. gate may be up, where the activation does not look at it. */
 typedef struct mo_op_activate {
     mo_daddr gate, up; /* float[rows][n] */
     mo_dacts hidden;
     int32_t rows, n;
     int32_t activation; /* mo_activation */
-    int32_t unused;
+    float limit;        /* of MO_SWIGLU_LIMIT and MO_SWIGLU_CLAMP */
 } mo_op_activate;
 
 /* As mo_heads_prepare() in numeric/heads.h, for every token and KV head. q, k and v are the products and are changed
@@ -238,8 +249,9 @@ typedef struct mo_op_heads {
         k_norm;    /* or 0. norm_all: over all heads of a token together, before they are taken apart */
     mo_daddr rope; /* float[2][rope_rows][rope_stride]: c of every token, then s; or 0 */
     int64_t rope_rows, rope_stride;
-    mo_daddr places; /* mo_dplace[tokens] */
-    mo_daddr bad;    /* uint32: set to 1 when a value does not fit the KV format */
+    mo_daddr q_factor; /* float[tokens] that the finished queries are multiplied by; or 0 */
+    mo_daddr places;   /* mo_dplace[tokens] */
+    mo_daddr bad;      /* uint32: set to 1 when a value does not fit the KV format */
     int32_t tokens, layer;
     int32_t heads, kv_heads, k_len, v_len, n_rot;
     int32_t neox, gated, norm_all, v_norm;
@@ -252,18 +264,19 @@ typedef struct mo_op_heads {
 
 /* Latent attention, as mo_latent_query() and mo_latent_key() in numeric/heads.h: for every token and head the plain part of its query goes to the rows
  * that k_b multiplies, head by head, and the rotated tail to the finished query, whose beginning that product makes; every token's row goes
- * into the cache. And the groups of both products are written: the rows of head h, all tokens, with part h of the matrix. */
+ * into the cache. rope 0: nothing rotates. And the groups of both products are written: the rows of head h, all tokens, with part h of the matrix. */
 typedef struct mo_op_latent {
     mo_daddr q;    /* float[tokens][heads][plain.cols + n_rot]: the product */
     mo_daddr k;    /* float[tokens][v_len + n_rot]: the product, changed in place */
     mo_daddr norm; /* float[v_len] */
     mo_daddr rope; /* float[2][rope_rows][rope_stride]: c of every token, then s */
     int64_t rope_rows, rope_stride;
-    mo_daddr places; /* mo_dplace[tokens] */
-    mo_daddr bad;    /* uint32: set to 1 when a value does not fit the KV format */
-    mo_dacts plain;  /* [heads][tokens] rows */
-    mo_daddr query;  /* float[heads][tokens][v_len + n_rot] */
-    mo_daddr groups; /* mo_dgroup[2][heads]: of k_b, of v_b */
+    mo_daddr q_factor; /* as of mo_op_heads */
+    mo_daddr places;   /* mo_dplace[tokens] */
+    mo_daddr bad;      /* uint32: set to 1 when a value does not fit the KV format */
+    mo_dacts plain;    /* [heads][tokens] rows */
+    mo_daddr query;    /* float[heads][tokens][v_len + n_rot] */
+    mo_daddr groups;   /* mo_dgroup[2][heads]: of k_b, of v_b */
     mo_daddr data[2];
     int64_t part_bytes[2]; /* of one head's part */
     int32_t tokens, layer;
@@ -273,12 +286,64 @@ typedef struct mo_op_latent {
     int32_t unused;
 } mo_op_latent;
 
-/* out[t] = the rows from[h][t] of all heads, one after the other, quantized. */
+/* An indexer's part of a step (docs/numerics.md), as mo_index_query() and mo_index_key() in numeric/index.h: queries and shares in place, keys into the
+ * blocks of the latent rows. */
+typedef struct mo_op_index {
+    mo_daddr q;          /* float[tokens][heads][length]: the product, changed in place, */
+    mo_daddr k;          /* as float[tokens][length] */
+    mo_daddr share;      /* and float[tokens][heads] */
+    mo_daddr norm, bias; /* float[length] of keys */
+    mo_daddr rope;       /* float[2][rope_rows][rope_stride]: c of every token, then s */
+    int64_t rope_rows, rope_stride;
+    mo_daddr places; /* mo_dplace[tokens] */
+    mo_daddr bad;    /* uint32: set to 1 when a key is not finite */
+    int32_t tokens, layer;
+    int32_t heads, length, n_rot;
+    int32_t neox;             /* halves rotate */
+    int32_t kv, k_len, v_len; /* of the latent rows, before the indexer's keys in a block; */
+    int32_t tail;             /* k_len - v_len */
+    float scale;              /* of shares */
+    int32_t unused;
+} mo_op_index;
+
+/* Of every token at position `top` and up: its scores over all positions it sees, and the `top` best of them, as mo_index_choose(). Other tokens
+ * keep all, and nothing is written for them. */
+typedef struct mo_op_keep {
+    mo_daddr q, share; /* as MO_OP_INDEX left them */
+    mo_daddr places;
+    mo_daddr scores; /* space: float[tokens][stride] */
+    mo_daddr kept;   /* int32[tokens][top], ascending */
+    int64_t stride;
+    int64_t most; /* positions that any token sees */
+    int32_t tokens, layer;
+    int32_t heads, length, top;
+    int32_t kv, k_len, v_len, tail;
+    int32_t unused;
+} mo_op_keep;
+
+/* For every token a place for MO_OP_ATTEND, as of a session of its own with one layer: the positions that were kept, one after the other in
+ * blocks of its own; or, where it keeps all, those of its session. */
+typedef struct mo_op_gather {
+    mo_daddr places;
+    mo_daddr kept;
+    mo_daddr blocks; /* [tokens][mo_kv blocks for top positions] space */
+    mo_daddr tables; /* mo_daddr[tokens][as many] */
+    mo_daddr states; /* mo_dstate[tokens] */
+    mo_daddr out;    /* mo_dplace[tokens] */
+    int32_t tokens, layer;
+    int32_t top;
+    int32_t kv, k_len, v_len, tail;
+    int32_t unused;
+} mo_op_gather;
+
+/* out[t] = the rows of all heads, one after the other, each times its gate, quantized. by_token: from may be out.x. */
 typedef struct mo_op_collect {
-    mo_daddr from; /* float[heads][tokens][n] */
+    mo_daddr from; /* float[heads][tokens][n], or [tokens][heads][n] by_token */
+    mo_daddr gate; /* float[tokens][heads], or [tokens][heads][n] where each value has its own; 0: none */
     mo_dacts out;  /* [tokens][heads * n] */
     int32_t tokens, heads, n;
-    int32_t unused;
+    int32_t by_token, each;
+    int32_t kind; /* mo_gate_kind */
 } mo_op_collect;
 
 /* Attention (docs/numerics.md): chunks of mo_kv_chunk() positions merged in ascending order, sinks, division, gate, then
@@ -290,7 +355,7 @@ typedef struct mo_op_attend {
     mo_daddr
         partial; /* space for tokens * chunks * heads * mo_kv_partial() floats; of MO_OP_SMALL tokens unless they are apart */
     mo_dacts mixed; /* [tokens][heads * v_len] */
-    int64_t window; /* visible positions, the token's own included; 0: all */
+    int64_t window; /* visible positions up to the token's own; 0: all */
     int32_t tokens, layer;
     int32_t heads, kv_heads, k_len, v_len;
     int32_t gated;
@@ -298,29 +363,40 @@ typedef struct mo_op_attend {
     int32_t chunks; /* most chunks of mo_kv_chunk() positions that any of the tokens sees */
     float scale;
     int32_t apart; /* every token is of another session: they have no keys in common */
+    int32_t made;  /* the op before makes places and blocks: they do not stand from the step's beginning */
     /* Latent rows: the values behind a key's value; kv_heads is 1, and queries and mixed are rows of k_len and of v_len values, head by head:
      * `between` rows from one head's first to the next one's. 0: they are not latent. */
     int32_t tail;
     int64_t between;
 } mo_op_attend;
 
-/* As mo_delta_convolve() and mo_delta_keep() in numeric/delta.h. */
+/* What becomes of the recurrent states of an op: they move on with its tokens; they stay as they were; or they move on, and what else the
+ * op would have made is not of use: it may be left out, or be anything. */
+typedef enum mo_state_use { MO_STATE_MOVES, MO_STATE_STAYS, MO_STATE_ONLY } mo_state_use;
+
+/* As mo_delta_convolve(), mo_delta_decays() and mo_delta_keep() in numeric/delta.h. Decays of channels take the place of what they are made of. */
 typedef struct mo_op_convolve {
     mo_daddr before; /* float[tokens][channels]: q heads, k heads, v heads */
     mo_daddr after;  /* the same shape; q and k heads are normed */
     mo_daddr weight; /* float[taps][channels] */
     mo_daddr places, slices;
+    mo_daddr gates, a,
+        dt; /* of decays of channels: float[tokens][mo_delta_gate_values()], float[v_heads], float[v_heads * head] */
     int32_t tokens, slice_count, layer;
     int32_t k_heads, v_heads, head, taps;
     float eps;
+    int32_t state; /* mo_state_use */
+    int32_t decay; /* mo_decay */
+    float bound;   /* of MO_DECAY_BOUNDED; 0 otherwise */
+    int32_t unused;
 } mo_op_convolve;
 
-/* As mo_delta_step() in numeric/delta.h: recurrence, norm, gate with silu(z), then the mixed row is quantized. */
+/* As mo_delta_step() in numeric/delta.h: recurrence, norm, gate with silu(z) or sigmoid(z), then the mixed row is quantized. */
 typedef struct mo_op_recur {
     mo_daddr after;
     mo_daddr z;     /* float[tokens][v_heads * head] */
-    mo_daddr gates; /* float[tokens][2 * v_heads]: beta and alpha */
-    mo_daddr a, dt; /* float[v_heads] */
+    mo_daddr gates; /* float[tokens][2 * v_heads]: beta and alpha; or as MO_OP_CONVOLVE leaves them */
+    mo_daddr a, dt; /* float[v_heads], of MO_DECAY_HEADS */
     mo_daddr norm;  /* float[head] */
     mo_daddr slices;
     mo_dacts mixed; /* [tokens][v_heads * head] */
@@ -330,6 +406,8 @@ typedef struct mo_op_recur {
     int32_t
         paired; /* gates come per key head: its betas, then its alphas; otherwise all betas, then all alphas */
     float eps, scale;
+    int32_t state; /* mo_state_use */
+    int32_t decay; /* mo_decay */
 } mo_op_recur;
 
 /* As mo_short_convolve() in numeric/short_conv.h, then the mixed row is quantized. */
@@ -340,7 +418,7 @@ typedef struct mo_op_short_conv {
     mo_dacts mixed; /* [tokens][channels] */
     int32_t tokens, slice_count, layer;
     int32_t channels, taps;
-    int32_t unused;
+    int32_t state; /* mo_state_use */
 } mo_op_short_conv;
 
 /* As mo_mamba_convolve() in numeric/mamba.h. */
@@ -351,7 +429,7 @@ typedef struct mo_op_ssm_convolve {
     mo_dacts after; /* [tokens][channels]; q 0: values alone */
     int32_t tokens, slice_count, layer;
     int32_t channels, taps;
-    int32_t unused;
+    int32_t state; /* mo_state_use */
 } mo_op_ssm_convolve;
 
 /* As mo_mamba_parts() in numeric/mamba.h; dt is quantized. */
@@ -378,6 +456,8 @@ typedef struct mo_op_ssm_scan {
     int32_t tokens, slice_count, layer;
     int32_t inner, states, heads, groups;
     float eps;
+    int32_t state; /* mo_state_use */
+    int32_t unused;
 } mo_op_ssm_scan;
 
 /* As mo_route() in numeric/route.h. With a table, work gets the rows whose expert is on the device, in row order; of
@@ -422,7 +502,7 @@ typedef struct mo_op_experts {
     int64_t up_at, down_at;
     mo_daddr y;          /* float[rows][down.rows] */
     int32_t list_stands; /* a device's own note: the op before did not make the list. 0 from other callers */
-    int32_t unused;
+    float limit;         /* of MO_SWIGLU_LIMIT and MO_SWIGLU_CLAMP */
 } mo_op_experts;
 
 /* x = softcap(x) when cap > 0; *bad is set to 1 where one is not finite. best: 0, or uint64[rows], each of which becomes the largest
@@ -536,6 +616,9 @@ typedef struct mo_op {
         mo_op_activate activate;
         mo_op_heads heads;
         mo_op_latent latent;
+        mo_op_index index;
+        mo_op_keep keep;
+        mo_op_gather gather;
         mo_op_attend attend;
         mo_op_collect collect;
         mo_op_convolve convolve;

@@ -65,6 +65,18 @@ static void check_mixer(const mo_op *op)
         assert(op->latent.tokens >= 0 && op->latent.heads > 0 && op->latent.layer >= 0);
         assert(op->latent.plain.cols > 0 && op->latent.v_len > 0 && op->latent.n_rot > 0);
         break;
+    case MO_OP_INDEX:
+        assert(op->index.tokens >= 0 && op->index.heads > 0 && op->index.layer >= 0);
+        assert(op->index.n_rot > 0 && op->index.n_rot <= op->index.length);
+        break;
+    case MO_OP_KEEP:
+        assert(op->keep.tokens >= 0 && op->keep.heads > 0 && op->keep.layer >= 0);
+        assert(op->keep.top > 0 && op->keep.length > 0 && op->keep.stride >= op->keep.most);
+        break;
+    case MO_OP_GATHER:
+        assert(op->gather.tokens >= 0 && op->gather.top > 0 && op->gather.layer >= 0);
+        assert(op->gather.tail > 0 && op->gather.k_len == op->gather.v_len + op->gather.tail);
+        break;
     case MO_OP_COLLECT:
         assert(op->collect.tokens >= 0 && op->collect.heads > 0);
         assert(op->collect.out.cols == op->collect.heads * op->collect.n);
@@ -105,6 +117,7 @@ void mo_op_check(const mo_op *op)
     switch (op->kind) {
     case MO_OP_STREAM:
         assert(op->stream.tokens >= 0 && op->stream.n > 0 && op->stream.used >= 0);
+        assert(!op->stream.features || op->stream.places);
         for (int i = 0; i < MO_OP_NORMS; i++) {
             assert(!op->stream.norm[i].out.x || op->stream.norm[i].out.cols == op->stream.n);
         }
@@ -118,6 +131,9 @@ void mo_op_check(const mo_op *op)
     case MO_OP_HEADS:
     case MO_OP_ATTEND:
     case MO_OP_LATENT:
+    case MO_OP_INDEX:
+    case MO_OP_KEEP:
+    case MO_OP_GATHER:
     case MO_OP_COLLECT:
     case MO_OP_CONVOLVE:
     case MO_OP_RECUR:

@@ -8,6 +8,7 @@
 #include "dialogue/gemma_rules.h"
 #include "dialogue/json.h"
 #include "dialogue/rules.h"
+#include "grammar/writer.h"
 
 typedef struct writing {
     mo_rules r;
@@ -24,6 +25,11 @@ static void mark(writing *w, mo_role role)
 
 /* ---- Parameters between tags ---- */
 
+static bool is_dsml(mo_style_id style)
+{
+    return style == MO_STYLE_DSML || style == MO_STYLE_DSML4;
+}
+
 /* What stands around the key and the value. */
 static void begin_parameter(writing *w, const char *key, bool text)
 {
@@ -34,13 +40,13 @@ static void begin_parameter(writing *w, const char *key, bool text)
     } else {
         mo_rules_add(&w->r, " tag-key");
     }
-    if (w->style == MO_STYLE_DSML) {
+    if (is_dsml(w->style)) {
         close = mo_style_mark(mo_style_get(w->style), text ? MO_ROLE_KEY_CLOSE_TEXT : MO_ROLE_KEY_CLOSE_JSON);
     }
     mo_rules_mark(&w->r, close);
     if (w->style == MO_STYLE_CODER) {
         mo_rules_literal(&w->r, "\n");
-    } else if (w->style == MO_STYLE_GLM) {
+    } else if (mo_style_mark(mo_style_get(w->style), MO_ROLE_VALUE_OPEN)) {
         mo_rules_add(&w->r, " \"\\n\"?");
         mark(w, MO_ROLE_VALUE_OPEN);
     }
@@ -190,8 +196,8 @@ static void begin_parameters(writing *w)
 
 static bool has_tags(mo_style_id style)
 {
-    return style == MO_STYLE_CODER || style == MO_STYLE_SEED || style == MO_STYLE_GLM ||
-           style == MO_STYLE_DSML || style == MO_STYLE_MINIMAX;
+    return style == MO_STYLE_CODER || style == MO_STYLE_SEED || style == MO_STYLE_GLM || is_dsml(style) ||
+           style == MO_STYLE_MINIMAX || style == MO_STYLE_HY;
 }
 
 static void object_call(writing *w, const char *before, const char *name, const char *between,
@@ -239,7 +245,12 @@ static void tag_call(writing *w, const char *name, const char *args)
         mo_rules_literal(r, "\n<function=");
     }
     mo_rules_literal(r, name);
-    mo_rules_literal(r, whole ? ">\n" : "\">\n");
+    if (w->style == MO_STYLE_HY) {
+        mark(w, MO_ROLE_NAME_CLOSE);
+        mo_rules_literal(r, "\n");
+    } else {
+        mo_rules_literal(r, whole ? ">\n" : "\">\n");
+    }
     mo_rules_add(r, " %s", args);
     mark(w, MO_ROLE_CALL_CLOSE);
     mo_rules_literal(r, "\n");
@@ -282,6 +293,8 @@ static void call_rule(writing *w, size_t i)
     case MO_STYLE_SEED:
     case MO_STYLE_GLM:
     case MO_STYLE_DSML:
+    case MO_STYLE_DSML4:
+    case MO_STYLE_HY:
     case MO_STYLE_MINIMAX: tag_call(w, name, args); break;
     case MO_STYLE_DEEPSEEK3:
     case MO_STYLE_DEEPSEEK31: deepseek_call(w, name, args); break;
@@ -305,6 +318,11 @@ static void call_rule(writing *w, size_t i)
     case MO_STYLE_MISTRAL:
         object_call(w, "{\"name\": ", name, ", \"arguments\": ", args, "");
         mo_rules_add(r, " (\", \\\"id\\\": \\\"\" [A-Za-z0-9]{9} \"\\\"\")? \"}\"");
+        break;
+    case MO_STYLE_COHERE:
+        mo_rules_literal(r, "{\"tool_call_id\": \"");
+        mo_rules_add(r, " [0-9]{1,4}");
+        object_call(w, "\", \"tool_name\": ", name, ", \"parameters\": ", args, "}");
         break;
     case MO_STYLE_MISTRAL3:
         mark(w, MO_ROLE_SECTION_OPEN);
@@ -377,11 +395,14 @@ static void calls_rule(writing *w)
         {MO_STYLE_DEEPSEEK3, "", "\"\\n\"?", "", true},
         {MO_STYLE_DEEPSEEK31, "", "", "", true},
         {MO_STYLE_DSML, "\"\\n\"", "", "", true},
+        {MO_STYLE_DSML4, "\"\\n\"", "", "", true},
         {MO_STYLE_MINIMAX, "\"\\n\"", "", "", true},
+        {MO_STYLE_HY, "\"\\n\"", "", "", true},
         {MO_STYLE_GEMMA4, "", "", "", false},
         {MO_STYLE_KIMI, "", "", "", true},
         {MO_STYLE_MISTRAL, "\"[\"", "\", \"", "\"]\"", true},
         {MO_STYLE_MISTRAL3, "", "", "", false},
+        {MO_STYLE_COHERE, "\"[\"", "\", \"", "\"]\"", true},
         {MO_STYLE_JAMBA, "\"[\"", "\", \"", "\"]\"", true},
         {MO_STYLE_LFM2, "\"[\"", "\", \"", "\"]\"", true},
         {MO_STYLE_GRANITE, "\"[\"", "\", \"", "\"]\"", true},
@@ -439,7 +460,7 @@ static void text_rules(mo_rules *r, const char *gbnf, size_t length)
         mo_bytes_add(&r->text, gbnf + i, n);
         i += n;
     }
-    mo_bytes_add_text(&r->text, "\n");
+    mo_writer_end_rules(&r->text);
 }
 
 /* Rule `lead`: the thought before the answer, with the white space behind it. */

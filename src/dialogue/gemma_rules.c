@@ -1,5 +1,6 @@
 /* Gemma rules: objects and lists are walked through; scalars are JSON's. */
 #include "dialogue/gemma_rules.h"
+#include "base/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static void choice(mo_rules *r, const char *name, const json_t *values)
             mo_rules_literal(r, json_string_value(value));
             mo_rules_mark(r, QUOTE);
         } else {
-            char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+            char *text = mo_json_dump(value, JSON_ENCODE_ANY | JSON_COMPACT);
             mo_rules_literal(r, text ? text : "null");
             free(text);
         }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "dialogue/json.h"
 #include "dialogue/tools.h"
@@ -11,7 +12,7 @@
 static void add_tool(mo_bytes *to, const mo_tools *tools, size_t i)
 {
     const json_t *schema = mo_tools_schema(tools, i);
-    char *text = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
+    char *text = schema ? mo_json_dump(schema, JSON_COMPACT) : NULL;
     const char *name = mo_tools_name(tools, i), *description = mo_tools_description(tools, i);
     mo_bytes_add_text(to, "{\"name\": ");
     mo_json_quote(to, (mo_text){name, strlen(name)});

@@ -100,7 +100,7 @@ static mo_object_step begin_value(mo_object *o, char c, mo_calls *calls)
         o->state = KEY_FIRST;
         return MO_OBJECT_MORE;
     }
-    if ((wraps || is(&o->key, "name")) && c == '"' && !o->named) {
+    if ((wraps || is(&o->key, "name") || is(&o->key, "tool_name")) && c == '"' && !o->named) {
         mo_bytes_clear(&o->name);
         o->state = IN_NAME;
         return MO_OBJECT_MORE;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "grammar/schema.h"
 #include "moraine_server.h"
@@ -137,7 +138,7 @@ static char *dump(const json_t *schema, const json_t *root)
             json_object_set(whole, shared[i], definitions);
         }
     }
-    char *text = whole ? json_dumps(whole, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char *text = whole ? mo_json_dump(whole, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     json_decref(whole);
     return text;
 }

@@ -87,10 +87,13 @@ static const mo_mark deepseek_marks[] = {
 
 #define DSML     "<" BAR "DSML" BAR
 #define DSML_END "</" BAR "DSML" BAR
-static const mo_mark dsml_marks[] = {
-    {MO_ROLE_SECTION_OPEN, DSML "function_calls>"},
+/* What is read may be V3.2's or V4's; what is written is the first: V3.2 begins behind V4's own. */
+static const mo_mark dsml4_marks[] = {
     {MO_ROLE_SECTION_OPEN, DSML "tool_calls>"},
+    {MO_ROLE_SECTION_CLOSE, DSML_END "tool_calls>"},
+    {MO_ROLE_SECTION_OPEN, DSML "function_calls>"},
     {MO_ROLE_SECTION_CLOSE, DSML_END "function_calls>"},
+    {MO_ROLE_SECTION_OPEN, DSML "tool_calls>"},
     {MO_ROLE_SECTION_CLOSE, DSML_END "tool_calls>"},
     {MO_ROLE_CALL_OPEN, DSML "invoke name=\""},
     {MO_ROLE_NAME_CLOSE, "\">"},
@@ -130,6 +133,21 @@ static const mo_mark minimax_marks[] = {
     {MO_ROLE_KEY_CLOSE, "\">"},
     {MO_ROLE_VALUE_CLOSE, "</parameter>"},
     {MO_ROLE_CALL_CLOSE, "</invoke>"},
+    {0, NULL},
+};
+
+#define HY ":opensource>"
+static const mo_mark hy_marks[] = {
+    {MO_ROLE_SECTION_OPEN, "<tool_calls" HY}, {MO_ROLE_SECTION_CLOSE, "</tool_calls" HY},
+    {MO_ROLE_CALL_OPEN, "<tool_call" HY},     {MO_ROLE_NAME_CLOSE, "<tool_sep" HY},
+    {MO_ROLE_KEY_OPEN, "<arg_key" HY},        {MO_ROLE_KEY_CLOSE, "</arg_key" HY},
+    {MO_ROLE_VALUE_OPEN, "<arg_value" HY},    {MO_ROLE_VALUE_CLOSE, "</arg_value" HY},
+    {MO_ROLE_CALL_CLOSE, "</tool_call" HY},   {0, NULL},
+};
+
+static const mo_mark cohere_marks[] = {
+    {MO_ROLE_SECTION_OPEN, "<|START_ACTION|>"},
+    {MO_ROLE_SECTION_CLOSE, "<|END_ACTION|>"},
     {0, NULL},
 };
 
@@ -192,10 +210,13 @@ static const mo_style styles[MO_STYLES] = {
     [MO_STYLE_GLM] = {"glm", glm_marks, .objects = true, .bare_name = true},
     [MO_STYLE_DEEPSEEK3] = {"deepseek-v3", deepseek_marks},
     [MO_STYLE_DEEPSEEK31] = {"deepseek-v3.1", deepseek_marks},
-    [MO_STYLE_DSML] = {"dsml", dsml_marks},
+    [MO_STYLE_DSML] = {"dsml", dsml4_marks + 2},
+    [MO_STYLE_DSML4] = {"dsml4", dsml4_marks},
     [MO_STYLE_LLAMA3] = {"llama3", llama3_marks, .bare = true},
     [MO_STYLE_GEMMA4] = {"gemma4", gemma4_marks},
     [MO_STYLE_MINIMAX] = {"minimax", minimax_marks},
+    [MO_STYLE_HY] = {"hy", hy_marks},
+    [MO_STYLE_COHERE] = {"cohere", cohere_marks, .objects = true},
     [MO_STYLE_KIMI] = {"kimi", kimi_marks, .ids = MO_CALL_ID_KIMI},
     [MO_STYLE_MISTRAL] = {"mistral", mistral_marks, .objects = true, .bare_name = true,
                           .ids = MO_CALL_ID_NINE},
@@ -228,6 +249,10 @@ const char *mo_style_mark(const mo_style *f, mo_role role)
 static const mo_thought thoughts[] = {
     {.open = "<|channel>", .close = "<channel|>", .named = true}, /* Gemma 4 */
     {.open = "<seed:think>", .close = "</seed:think>"},
+    {.open = "<think" HY, .close = "</think" HY},
+    {.open = "<|START_THINKING|>",
+     .close = "<|END_THINKING|>",
+     .around = {"<|START_TEXT|>", "<|END_TEXT|>"}},                                    /* Cohere */
     {.open = "[THINK]", .close = "[/THINK]"},                                          /* Mistral */
     {.open = "<think>", .close = "</think>", .around = {"<response>", "</response>"}}, /* Granite */
     {.open = "<think>", .close = "</think>", .around = {"<answer>", "</answer>"}},     /* Hunyuan */
@@ -265,10 +290,14 @@ static const struct {
 } by_template[] = {
     {MO_STYLE_HARMONY, {"<|channel|>", "<|message|>"}},
     {MO_STYLE_GEMMA4, {"<|tool_call>", NULL}},
+    {MO_STYLE_DSML, {BAR "DSML" BAR, "function_calls>"}},
+    {MO_STYLE_DSML4, {BAR "DSML" BAR, "tool_calls>"}},
     {MO_STYLE_DSML, {BAR "DSML" BAR, NULL}},
     {MO_STYLE_KIMI, {"<|tool_calls_section_begin|>", NULL}},
     {MO_STYLE_MINIMAX, {"<minimax:tool_call>", NULL}},
     {MO_STYLE_SEED, {"<seed:tool_call>", NULL}},
+    {MO_STYLE_HY, {"<tool_sep" HY, NULL}},
+    {MO_STYLE_COHERE, {"<|START_ACTION|>", NULL}},
     {MO_STYLE_DEEPSEEK3, {"tool" MARK "calls" MARK "begin", "```json"}},
     {MO_STYLE_DEEPSEEK31, {"tool" MARK "calls" MARK "begin", NULL}},
     {MO_STYLE_MISTRAL3, {"[TOOL_CALLS]", "[ARGS]"}},

@@ -45,10 +45,13 @@ typedef enum mo_style_id {
     MO_STYLE_GLM,
     MO_STYLE_DEEPSEEK3,
     MO_STYLE_DEEPSEEK31,
-    MO_STYLE_DSML,
+    MO_STYLE_DSML,  /* DeepSeek V3.2 */
+    MO_STYLE_DSML4, /* DeepSeek V4: the section has another name */
     MO_STYLE_LLAMA3,
     MO_STYLE_GEMMA4,
     MO_STYLE_MINIMAX,
+    MO_STYLE_HY,
+    MO_STYLE_COHERE,
     MO_STYLE_KIMI,
     MO_STYLE_MISTRAL,  /* a list of objects */
     MO_STYLE_MISTRAL3, /* name and arguments between marks */

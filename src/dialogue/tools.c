@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_load.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "base/status.h"
 

@@ -3,6 +3,7 @@
 #include "dialogue/tools_prompt.h"
 
 #include "base/bytes.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "dialogue/generic.h"
 #include "dialogue/typescript.h"
@@ -10,7 +11,7 @@
 static void add_tool(mo_bytes *to, const mo_tools *tools, size_t i)
 {
     const json_t *schema = mo_tools_schema(tools, i);
-    char *text = schema ? json_dumps(schema, 0) : NULL;
+    char *text = schema ? mo_json_dump(schema, 0) : NULL;
     mo_bytes_print(to, "### %s\nDescription: %s\n\nParameters: %s\n\n", mo_tools_name(tools, i),
                    mo_tools_description(tools, i), text ? text : "{}");
     to->failed |= schema && !text;

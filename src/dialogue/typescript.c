@@ -1,5 +1,6 @@
 /* Typescript: what a schema says of types; of other limits, descriptions tell. */
 #include "dialogue/typescript.h"
+#include "base/json.h"
 
 #include <string.h>
 
@@ -7,7 +8,7 @@ enum { LEVELS = 16 }; /* deeper values are any */
 
 static void add_json(mo_bytes *to, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY);
+    char *text = mo_json_dump(value, JSON_ENCODE_ANY);
     mo_bytes_add_text(to, text ? text : "");
     to->failed |= !text;
     free(text);

@@ -213,6 +213,11 @@ void mo_disk_close(mo_disk *disk)
     free(disk);
 }
 
+uint8_t *mo_disk_data(const mo_read *r)
+{
+    return r->memory + r->offset % MO_DISK_ALIGN;
+}
+
 mo_io mo_disk_io(const mo_disk *disk)
 {
     return disk->options.io;
@@ -294,6 +299,19 @@ uint64_t mo_disk_wait(mo_disk *disk, uint64_t seen)
 uint64_t mo_disk_ended(const mo_disk *disk)
 {
     return atomic_load(&disk->queue.ended);
+}
+
+void mo_disk_finish(mo_disk *disk, const mo_read *reads, int count)
+{
+    uint64_t seen = mo_disk_ended(disk);
+    for (int i = 0; i < count;) {
+        const int state = atomic_load_explicit(&reads[i].state, memory_order_acquire);
+        if (state == MO_READ_DONE || state == MO_READ_FAILED) {
+            i++;
+        } else {
+            seen = mo_disk_wait(disk, seen);
+        }
+    }
 }
 
 /* The queue's lock is no part of what a caller holds constant. */

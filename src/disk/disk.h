@@ -58,6 +58,8 @@ bool mo_disk_withdraw(mo_disk *disk, mo_read *const *reads, int count);
  * without a read queued or under way it would sleep for ever. Any thread. */
 uint64_t mo_disk_wait(mo_disk *disk, uint64_t seen);
 uint64_t mo_disk_ended(const mo_disk *disk);
+/* Waits until all of these reads, which are queued or under way, have ended, well or not. */
+void mo_disk_finish(mo_disk *disk, const mo_read *reads, int count);
 
 mo_disk_counters mo_disk_count(const mo_disk *disk);
 

@@ -49,10 +49,7 @@ static inline int64_t mo_disk_capacity(int64_t offset, int64_t bytes)
 }
 
 /* Where in its memory a read's bytes begin. */
-static inline uint8_t *mo_disk_data(const mo_read *r)
-{
-    return r->memory + r->offset % MO_DISK_ALIGN;
-}
+uint8_t *mo_disk_data(const mo_read *r);
 
 enum { MO_DISK_READERS = 64 };
 

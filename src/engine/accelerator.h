@@ -19,9 +19,17 @@ typedef struct mo_accelerator {
     mo_precision
         precision; /* of its largest steps, in some layers at least: BF16 makes what sessions hold inexact (engine/session.h) */
 
+    /* Most tokens of a step with drafts that it computes exactly; 0: it takes none. */
+    int64_t draft_rows;
+
     /* The step of forward->slices, all of whose states are on the device. The caller holds the engine's lock; tokens are
-     * placed and embedded in the workspace. MO_EDEVICE: the device is lost. MO_ECANCELLED: as mo_step(). */
+     * placed and embedded in the workspace, which afterwards has what came out of the last layer, as far as heads take it in (mo_head_leaves_out()). MO_EDEVICE: the device is lost. MO_ECANCELLED: as mo_step(). */
     mo_status (*step)(void *owner, struct mo_forward *forward, mo_error *err);
+
+    /* After the picks of a step with drafts. Of the layers that devices computed in it, what was accepted enters recurrent states, and
+     * forward->engine->drafts.applied is set; a row of logits that stays on the device is the one behind the last accepted draft.
+     * Any failure is that of a device that is lost. Under the engine's lock. */
+    mo_status (*apply_drafts)(void *owner, struct mo_forward *forward, mo_error *err);
 
     /* A device is lost, as the error says. True: others go on, and what the lost one held is computed by the CPU in the steps
      * that follow; states are to be made again from their tokens, and what snapshots kept on devices is gone. One line in

@@ -33,7 +33,7 @@ static int64_t bytes_with(const mo_engine *e, const mo_lora *another)
 
 int64_t mo_engine_adapter_bytes(mo_engine *engine)
 {
-    pthread_mutex_lock(&engine->lock);
+    mo_engine_take_turn(engine);
     const int64_t bytes = bytes_with(engine, NULL);
     pthread_mutex_unlock(&engine->lock);
     return bytes;
@@ -59,7 +59,7 @@ static mo_status check_fits(const mo_engine *e, const mo_lora *lora, mo_error *e
 
 mo_status mo_engine_adapter_fits(mo_engine *engine, const mo_lora *lora, mo_error *err)
 {
-    pthread_mutex_lock(&engine->lock);
+    mo_engine_take_turn(engine);
     const mo_status status = check_fits(engine, lora, err);
     pthread_mutex_unlock(&engine->lock);
     return status;
@@ -123,7 +123,7 @@ mo_status mo_engine_adapter_open(mo_engine *engine, mo_lora *lora, mo_adapter **
     a->lora = *lora;
     *lora = (mo_lora){0};
     atomic_init(&a->holders, 1); /* whoever opens it */
-    pthread_mutex_lock(&engine->lock);
+    mo_engine_take_turn(engine);
     const mo_status status = enlist(a, err);
     pthread_mutex_unlock(&engine->lock);
     if (status == MO_OK) {
@@ -142,7 +142,7 @@ void mo_adapter_hold(mo_adapter *adapter)
 void mo_adapter_release(mo_adapter *adapter)
 {
     if (adapter && atomic_fetch_sub(&adapter->holders, 1) == 1) {
-        pthread_mutex_lock(&adapter->engine->lock);
+        mo_engine_take_turn(adapter->engine);
         delist(adapter);
         pthread_mutex_unlock(&adapter->engine->lock);
         free_adapter(adapter);

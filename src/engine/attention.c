@@ -5,6 +5,13 @@
 #include "engine/forward.h"
 #include "numeric/heads.h"
 
+int64_t mo_attention_part(const mo_attention *a)
+{
+    const int64_t group = a->heads / a->kv_heads;
+    const bool alike = a->latent.plain || a->compressed.groups; /* all heads have the same keys */
+    return alike && group > MO_LATENT_HEADS ? MO_LATENT_HEADS : group;
+}
+
 /* ---- From products to cache ------------------------------------------------------------------- */
 
 static int64_t query_stride(const mo_attention *a)
@@ -32,7 +39,7 @@ static void norm_all_heads(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static mo_heads_rule heads_of(const mo_forward *forward)
+static mo_heads_rule heads_of(const mo_forward *forward, int64_t t)
 {
     const mo_attention *a = &forward->layer->attention;
     return (mo_heads_rule){.k_len = a->k_len,
@@ -45,7 +52,8 @@ static mo_heads_rule heads_of(const mo_forward *forward)
                            .rotates = a->rope != NULL,
                            .neox = a->neox,
                            .n_rot = a->n_rot,
-                           .eps = forward->spec->eps};
+                           .eps = forward->spec->eps,
+                           .q_factor = mo_forward_q_factor(forward, t)};
 }
 
 /* Angles of a token. */
@@ -58,7 +66,7 @@ static const float *rope_of(const mo_forward *forward, int64_t t)
 static void prepare_queries(const mo_forward *forward, int64_t t, int first, int count)
 {
     const mo_attention *a = &forward->layer->attention;
-    const mo_heads_rule heads = heads_of(forward);
+    const mo_heads_rule heads = heads_of(forward, t);
     const float *c = rope_of(forward, t), *s = c + forward->engine->batch * forward->w->rope_stride;
     mo_heads_queries(forward->k, &heads, query_of(forward, t, first), count, query_stride(a) / a->heads, c,
                      s);
@@ -68,7 +76,7 @@ static void prepare_queries(const mo_forward *forward, int64_t t, int first, int
 static void prepare_pair(mo_forward *forward, int64_t t, int h)
 {
     const mo_attention *a = &forward->layer->attention;
-    const mo_heads_rule heads = heads_of(forward);
+    const mo_heads_rule heads = heads_of(forward, t);
     const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, h);
     const float *c = rope_of(forward, t), *s = c + forward->engine->batch * forward->w->rope_stride;
     float *key = forward->w->k + (t * a->kv_heads + h) * a->k_len;
@@ -180,6 +188,12 @@ static int64_t first_seen(const mo_attention *a, int64_t position)
     return mo_first_seen(a->window, position);
 }
 
+/* The position behind the last that token t sees. */
+static int64_t end_seen(const mo_forward *forward, int64_t t)
+{
+    return forward->layer->attention.window ? mo_forward_end_seen(forward, t) : forward->w->position[t] + 1;
+}
+
 /* Rows of queries, as the cache's format wants them: floats, or codes. */
 typedef struct query_rows {
     float *x;
@@ -218,24 +232,44 @@ static void attend_chunk(const mo_forward *forward, const mo_kv_head *kv, const 
 /* Does the code that finishes heads make the codes that the output product reads? */
 static bool codes_heads(const mo_attention *a)
 {
-    return !a->latent.plain && a->v_len % 32 == 0;
+    return !a->latent.plain && !a->compressed.groups && a->v_len % 32 == 0;
 }
 
-/* Sinks, division, gate: the finished heads of one token go to the mixed row, or to rows of their own that v_b takes. */
+/* Where the result of a head goes: to the mixed row, or to rows of its own that another product takes. */
+static float *result_at(const mo_forward *forward, int64_t t, int head)
+{
+    const mo_attention *a = &forward->layer->attention;
+    if (a->compressed.groups) {
+        return mo_forward_group_result(forward, t, head);
+    }
+    if (a->latent.plain) {
+        const mo_acts latent = mo_acts_lay(forward->w->latent.mixed, a->heads * forward->tokens, a->v_len);
+        return latent.x + (head * forward->tokens + t) * a->v_len;
+    }
+    return forward->mixed.x + t * forward->mixed.cols + head * a->v_len;
+}
+
+/* Sinks, division, gate: the finished heads of one token. */
 static void finish_heads(const mo_forward *forward, mo_kv_type kv, int64_t t, heads_part p, float *M,
                          float *L, float *O)
 {
     const mo_attention *a = &forward->layer->attention;
-    const mo_acts latent = mo_acts_lay(forward->w->latent.mixed, a->heads * forward->tokens, a->v_len);
     for (int g = 0; g < p.count; g++) {
         const int head = p.first + g;
-        const int64_t row = head * forward->tokens + t;
-        float *out = a->latent.plain ? latent.x + row * a->v_len
-                                     : forward->mixed.x + t * forward->mixed.cols + head * a->v_len;
+        float *out = result_at(forward, t, head);
         mo_heads_finish(forward->k, kv, &M[g], &L[g], O + g * a->v_len, a->sinks ? &a->sinks[head] : NULL,
                         a->gated ? query_of(forward, t, head) + a->k_len : NULL, a->v_len, out);
+        if (mo_linear_present(&a->gate) && !a->latent.plain) {
+            const int64_t gates = mo_attention_gates(a);
+            mo_heads_gate(forward->k, a->gate_kind, forward->w->gates + (t * a->heads + head) * gates,
+                          gates > 1, a->v_len, out);
+        }
         if (a->latent.plain) {
-            mo_forward_quantize(forward->k, &latent, row);
+            const mo_acts latent =
+                mo_acts_lay(forward->w->latent.mixed, a->heads * forward->tokens, a->v_len);
+            mo_forward_quantize(forward->k, &latent, head * forward->tokens + t);
+        } else if (a->compressed.groups) {
+            mo_forward_turn_back(forward, t, out);
         }
     }
     if (codes_heads(a)) {
@@ -277,14 +311,15 @@ static void merge_query(const mo_forward *forward, mo_kv_type kv, bool first, co
     }
 }
 
-/* What tokens p0 .. p0 + count - 1 see of the `chunk` positions from c on. Those that see something of them follow each
+/* What `count` tokens from token t on see of the `chunk` positions from c on. Those that see something of them follow each
  * other: their number, and the first of them. */
-static int64_t seen_of_chunk(const mo_attention *a, int64_t c, int64_t chunk, int64_t p0, int64_t count,
+static int64_t seen_of_chunk(const mo_forward *forward, int64_t c, int64_t chunk, int64_t t, int64_t count,
                              mo_seen *spans, int64_t *first)
 {
+    const int64_t p0 = forward->w->position[t];
     int64_t found = 0;
     for (int64_t i = 0; i < count; i++) {
-        const int64_t begin = first_seen(a, p0 + i), end = p0 + i + 1;
+        const int64_t begin = first_seen(&forward->layer->attention, p0 + i), end = end_seen(forward, t + i);
         const mo_seen seen = {begin > c ? begin : c, end < c + chunk ? end : c + chunk};
         if (seen.begin < seen.end) {
             *first = found ? *first : i;
@@ -294,6 +329,66 @@ static int64_t seen_of_chunk(const mo_attention *a, int64_t c, int64_t chunk, in
     return found;
 }
 
+/* Does the token attend to rows that are brought together, and to how many? */
+static bool gathers(const mo_forward *forward, int64_t t)
+{
+    return forward->layer->attention.compressed.groups || mo_forward_keeps_some(forward, t);
+}
+static int64_t gathered_rows(const mo_forward *forward, int64_t t)
+{
+    const mo_attention *a = &forward->layer->attention;
+    return a->compressed.groups ? mo_forward_compressed_rows(forward, t) : a->index.top;
+}
+
+/* Where a thread gathers a chunk of what an indexer has kept: like the cache, with blocks of its own. */
+typedef struct gathered {
+    mo_kv_head kv;
+    uint8_t *blocks[MO_CHUNK / MO_KV_BLOCK];
+} gathered;
+
+/* Chunk number `chunk` of the rows that token t attends to, as if they were the first of a text; what is seen of it. */
+static mo_seen gather(const mo_forward *forward, const mo_attend_space *s, int64_t t, const mo_kv_head *kv,
+                      int64_t chunk, gathered *g)
+{
+    mo_kv_shape shape = mo_attention_cache(&forward->layer->attention, kv->type);
+    shape.index = 0;
+    const int64_t length = mo_kv_chunk(kv->type), rows = gathered_rows(forward, t);
+    const int64_t first = chunk * length, count = rows - first < length ? rows - first : length;
+    for (int64_t i = 0; i < length / MO_KV_BLOCK; i++) {
+        g->blocks[i] = s->gathered + i * mo_kv_block_bytes(shape);
+    }
+    g->kv = mo_kv_head_of(shape, 0, g->blocks, length / MO_KV_BLOCK);
+    if (forward->layer->attention.compressed.groups) {
+        mo_forward_gather(forward, t, first, count, &g->kv);
+    } else {
+        mo_index_gather(kv, mo_forward_kept(forward, t) + first, count, &g->kv);
+    }
+    return (mo_seen){0, count};
+}
+
+/* One token over the rows that are brought together for it, chunk by chunk. */
+static void attend_kept(const mo_forward *forward, mo_attend_space *s, int64_t t, heads_part p)
+{
+    const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, p.kv_head);
+    const int64_t length = mo_kv_chunk(kv.type), rows = gathered_rows(forward, t);
+    const query_rows q = {.x = s->q, .codes = s->codes, .g = s->g};
+    if (mo_kv_coded(kv.type)) {
+        code_queries(forward, t, p, q.codes, q.g);
+    } else {
+        copy_queries(forward, t, p, q.x);
+    }
+    for (int64_t chunk = 0; chunk * length < rows; chunk++) {
+        gathered here;
+        const mo_seen seen = gather(forward, s, t, &kv, chunk, &here);
+        attend_chunk(forward, &here.kv, &seen, 1, p.count, q, s);
+        for (int64_t i = 0; i < p.count; i++) {
+            const chunk_result result = result_of(forward, s, i);
+            merge_query(forward, kv.type, chunk == 0, &result, s, i);
+        }
+    }
+    finish_heads(forward, kv.type, t, p, s->M, s->L, s->O);
+}
+
 /* `count` consecutive tokens of one session from token t on, over all their positions, chunk by chunk, each read
  * once for all of them. */
 static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t, int64_t count, heads_part p)
@@ -301,7 +396,8 @@ static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t
     const mo_attention *a = &forward->layer->attention;
     const int64_t group = p.count;
     const int64_t p0 = forward->w->position[t];
-    const int64_t p1 = p0 + count - 1;
+    const int64_t last =
+        end_seen(forward, t + count - 1); /* rows of a picture see no more than those behind them */
     const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, p.kv_head);
     const int64_t chunk = mo_kv_chunk(kv.type);
     const query_rows all = {.x = s->q, .codes = s->codes, .g = s->g};
@@ -313,10 +409,10 @@ static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t
             copy_queries(forward, t + i, p, q.x);
         }
     }
-    for (int64_t c = first_seen(a, p0) / chunk * chunk; c <= p1; c += chunk) {
+    for (int64_t c = first_seen(a, p0) / chunk * chunk; c < last; c += chunk) {
         mo_seen spans[MO_QUERY_TILE];
         int64_t first = 0;
-        const int64_t found = seen_of_chunk(a, c, chunk, p0, count, spans, &first);
+        const int64_t found = seen_of_chunk(forward, c, chunk, t, count, spans, &first);
         attend_chunk(forward, &kv, spans, found, group, queries_from(forward, &all, first * group), s);
         for (int64_t i = 0; i < found * group; i++) {
             const bool begins = first_seen(a, p0 + first + i / group) / chunk * chunk == c;
@@ -342,7 +438,12 @@ static void attend_tiles(void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t stop = t + forward->tile < forward->tokens ? t + forward->tile : forward->tokens;
         while (t < stop) {
             int64_t count = 1;
-            while (t + count < stop && forward->w->slice_of[t + count] == forward->w->slice_of[t]) {
+            if (gathers(forward, t)) {
+                attend_kept(forward, s, t++, p);
+                continue;
+            }
+            while (t + count < stop && forward->w->slice_of[t + count] == forward->w->slice_of[t] &&
+                   !gathers(forward, t + count)) {
                 count++;
             }
             attend_tile(forward, s, t, count, p);
@@ -398,6 +499,15 @@ static void keep_partial(const mo_forward *forward, const chunk_result *c, float
     memcpy(out + 3, c->o, sizeof(float) * (size_t)forward->layer->attention.v_len);
 }
 
+/* What a token that keeps all sees of its chunk of this number. */
+static mo_seen seen_by(const mo_forward *forward, const mo_kv_head *kv, int64_t t, int64_t number)
+{
+    const int64_t length = mo_kv_chunk(kv->type), last = end_seen(forward, t);
+    const int64_t first = first_seen(&forward->layer->attention, forward->w->position[t]);
+    const int64_t c = (first / length + number) * length;
+    return (mo_seen){first > c ? first : c, last < c + length ? last : c + length};
+}
+
 static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const mo_forward *forward = ctx;
@@ -412,16 +522,16 @@ static void attend_chunks(void *ctx, int64_t begin, int64_t end, int thread)
             t++;
         }
         const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, p.kv_head);
-        const int64_t length = mo_kv_chunk(kv.type);
-        const int64_t first = first_seen(a, forward->w->position[t]);
-        const int64_t c = (first / length + chunk - forward->w->chunk_first[t]) * length;
-        const int64_t last = forward->w->position[t] + 1;
-        const mo_seen seen = {first > c ? first : c, last < c + length ? last : c + length};
+        const int64_t number = chunk - forward->w->chunk_first[t];
+        const bool some = gathers(forward, t);
+        gathered here;
+        const mo_seen seen =
+            some ? gather(forward, s, t, &kv, number, &here) : seen_by(forward, &kv, t, number);
         const query_rows q = {.x = s->q, .codes = codes_of(forward, t, p), .g = factors_of(forward, t, p)};
         if (!mo_kv_coded(kv.type)) {
             copy_queries(forward, t, p, s->q);
         }
-        attend_chunk(forward, &kv, &seen, 1, p.count, q, s);
+        attend_chunk(forward, some ? &here.kv : &kv, &seen, 1, p.count, q, s);
         for (int g = 0; g < p.count; g++) {
             const chunk_result result = result_of(forward, s, g);
             keep_partial(forward, &result, partial_at(forward, chunk, p.first + g));
@@ -460,8 +570,11 @@ static bool count_chunks(mo_forward *forward)
     }
     first[0] = 0;
     for (int64_t t = 0; t < forward->tokens; t++) {
-        const int64_t chunk = mo_kv_chunk(forward->w->state_of[t]->kv), position = forward->w->position[t];
-        first[t + 1] = first[t] + position / chunk - first_seen(a, position) / chunk + 1;
+        const int64_t chunk = mo_kv_chunk(forward->w->state_of[t]->kv);
+        const bool some = gathers(forward, t);
+        const int64_t last = some ? gathered_rows(forward, t) : end_seen(forward, t);
+        const int64_t begin = some ? 0 : first_seen(a, forward->w->position[t]);
+        first[t + 1] = first[t] + (last - 1) / chunk - begin / chunk + 1;
     }
     return first[forward->tokens] * a->heads * partial_stride(forward) <= forward->w->partial_floats;
 }
@@ -505,10 +618,12 @@ static int add_attention(mo_forward *forward, mo_phase *phases, int count)
     return count;
 }
 
-static int add_latent(mo_forward *forward, mo_phase *phases, int count)
+/* Latent or compressed attention. */
+static int add_apart(mo_forward *forward, mo_phase *phases, int count)
 {
     const mo_attention *a = &forward->layer->attention;
-    count = mo_forward_latent_in(forward, phases, count);
+    count = a->latent.plain ? mo_forward_latent_in(forward, phases, count)
+                            : mo_forward_compressed_in(forward, phases, count);
     forward->chunked = count_chunks(forward);
     if (forward->chunked) {
         phases[count++] = (mo_phase){.fn = code_parts,
@@ -518,7 +633,8 @@ static int add_latent(mo_forward *forward, mo_phase *phases, int count)
                                      .part = MO_PART_ATTENTION};
     }
     count = add_attention(forward, phases, count);
-    return mo_forward_latent_out(forward, phases, count);
+    return a->latent.plain ? mo_forward_latent_out(forward, phases, count)
+                           : mo_forward_compressed_out(forward, phases, count);
 }
 
 static int add_plain(mo_forward *forward, mo_phase *phases, int count)
@@ -530,6 +646,7 @@ static int add_plain(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_add(&w->phases.mixer_in, &a->q, &forward->in, NULL, n, w->q, query_stride(a));
     mo_jobs_add(&w->phases.mixer_in, &a->k, &forward->in, NULL, n, w->k, a->kv_heads * a->k_len);
     mo_jobs_add(&w->phases.mixer_in, &a->v, &forward->in, NULL, n, w->v, a->kv_heads * a->v_len);
+    mo_jobs_add(&w->phases.mixer_in, &a->gate, &forward->in, NULL, n, w->gates, a->gate.w.rows);
     count = mo_jobs_phases(&w->phases.mixer_in, phases, count);
     if (a->norm_all) {
         phases[count++] = (mo_phase){
@@ -559,15 +676,10 @@ static int add_plain(mo_forward *forward, mo_phase *phases, int count)
 int mo_forward_attention(mo_forward *forward, mo_phase *phases, int count)
 {
     const mo_attention *a = &forward->layer->attention;
-    mo_workspace *w = forward->w;
-    const int64_t n = forward->tokens;
-    forward->mixed = mo_acts_lay(w->mixed, n, mo_attention_out(a));
-    count = a->latent.plain ? add_latent(forward, phases, count) : add_plain(forward, phases, count);
+    count = a->latent.plain || a->compressed.groups ? add_apart(forward, phases, count)
+                                                    : add_plain(forward, phases, count);
     if (!codes_heads(a)) {
         phases[count++] = mo_forward_mixed(forward);
     }
-    mo_jobs_clear(&w->phases.mixer_out);
-    mo_jobs_add(&w->phases.mixer_out, &a->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
-    count = mo_jobs_phases(&w->phases.mixer_out, phases, count);
     return count;
 }

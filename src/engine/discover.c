@@ -52,13 +52,13 @@ static int fetch_layer(mo_engine *engine, int layer, const int32_t *ids, int cou
 {
     mo_store *store = engine->tiers->store;
     uint64_t seen;
-    pthread_mutex_lock(&engine->lock);
+    mo_engine_take_turn(engine);
     const int before = count_resident(store, layer, ids, count);
     mo_store_guess(store, layer, ids, count, 0, max_bytes);
     while (mo_store_guessing(store, layer, ids, count, &seen)) {
         pthread_mutex_unlock(&engine->lock);
         mo_store_wait(store, seen);
-        pthread_mutex_lock(&engine->lock);
+        mo_engine_take_turn(engine);
     }
     const int after = count_resident(store, layer, ids, count);
     pthread_mutex_unlock(&engine->lock);
@@ -72,7 +72,7 @@ static void seed(mo_engine *engine, const choices *c, int layers)
     for (int64_t i = 0; i < (int64_t)layers * c->experts; i++) {
         most = (uint64_t)c->count[i] > most ? (uint64_t)c->count[i] : most;
     }
-    pthread_mutex_lock(&engine->lock);
+    mo_engine_take_turn(engine);
     for (int i = 0; i < layers; i++) {
         for (int e = 0; engine->spec->layers[i].routed && e < engine->spec->layers[i].moe.experts; e++) {
             const uint64_t hits = (uint64_t)c->count[(int64_t)i * c->experts + e];
@@ -90,7 +90,7 @@ static int64_t fetch(mo_engine *engine, const choices *c, const atomic_bool *can
     const mo_expert_table *b = mo_store_experts(engine->tiers->store);
     int32_t slots, filled, ids[MO_EXPERTS_MAX];
     int64_t bytes, read = 0;
-    pthread_mutex_lock(&engine->lock);
+    mo_engine_take_turn(engine);
     mo_store_slots(engine->tiers->store, &slots, &filled, &bytes);
     pthread_mutex_unlock(&engine->lock);
     const int64_t share = bytes / 2 / (b->layers ? b->layers : 1);

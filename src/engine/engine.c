@@ -70,13 +70,18 @@ mo_status mo_engine_create(const mo_checkpoint *model, const mo_engine_options *
         free(e);
         return mo_fail(err, MO_EUNSUPPORTED, "the model has more than 8 RoPE configurations");
     }
-    const mo_status status = mo_workspace_init(&e->space, e->spec, e->kernels, e->batch, e->context,
-                                               mo_pool_threads(e->pool), e->rope_count, err);
+    mo_status status = mo_workspace_init(&e->space, e->spec, e->kernels, e->batch, e->context,
+                                         mo_pool_threads(e->pool), e->rope_count, err);
+    if (status == MO_OK) {
+        status = mo_drafts_init(&e->drafts, e->spec, options->draft_max, mo_pool_threads(e->pool), err);
+    }
     if (status != MO_OK) {
+        mo_workspace_drop(&e->space);
         free(e);
         return status;
     }
     pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->turn, NULL);
     pthread_mutex_init(&e->pools_lock, NULL);
     *out = e;
     return MO_OK;
@@ -89,10 +94,19 @@ void mo_engine_destroy(mo_engine *engine)
             mo_block_pool_close(engine->pools[i], true);
         }
         pthread_mutex_destroy(&engine->pools_lock);
+        pthread_mutex_destroy(&engine->turn);
         pthread_mutex_destroy(&engine->lock);
+        mo_drafts_drop(&engine->drafts);
         mo_workspace_drop(&engine->space);
         free(engine);
     }
+}
+
+void mo_engine_take_turn(mo_engine *engine)
+{
+    pthread_mutex_lock(&engine->turn);
+    pthread_mutex_lock(&engine->lock);
+    pthread_mutex_unlock(&engine->turn);
 }
 
 mo_status mo_engine_pool(mo_engine *engine, mo_kv_type kv, mo_block_pool **out, mo_error *err)
@@ -108,6 +122,17 @@ mo_status mo_engine_pool(mo_engine *engine, mo_kv_type kv, mo_block_pool **out, 
     *out = engine->pools[kv];
     pthread_mutex_unlock(&engine->pools_lock);
     return status;
+}
+
+void mo_engine_trim(mo_engine *engine)
+{
+    pthread_mutex_lock(&engine->pools_lock);
+    for (int i = 0; i < MO_KV_TYPES; i++) {
+        if (engine->pools[i]) {
+            mo_block_pool_trim(engine->pools[i]);
+        }
+    }
+    pthread_mutex_unlock(&engine->pools_lock);
 }
 
 static mo_block_counts count_pool(mo_engine *engine, mo_block_pool *pool)

@@ -7,6 +7,7 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "engine/discover.h"
+#include "engine/head.h"
 #include "engine/session.h"
 
 enum { FEEDS_MAX = 256, FEEDS_FEW = 8 };
@@ -34,7 +35,10 @@ static void end_feed(feeding *all, mo_session *s, mo_status status, const mo_err
         return;
     }
     const bool picked = status == MO_OK && f->sampler;
-    mo_feed_report report = {.computed = s->computed, .token = picked ? s->pick.token : -1};
+    mo_feed_report report = {.computed = s->computed,
+                             .drafted = s->drafted,
+                             .accepted = s->accepted,
+                             .token = picked ? s->pick.token : -1};
     report.error.status = status;
     if (status != MO_OK) {
         report.error = *err;
@@ -93,6 +97,11 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
             err, MO_EUNSUPPORTED,
             "the experts of tokens are not reported when a model's layers are divided among ranks");
     }
+    if (f->drafts < 0 || (f->drafts && (!f->sampler || !f->accept || f->logits))) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "drafts require a sampler and someone who accepts them, not the logits of every position");
+    }
     if (f->top < 0 || f->top > MO_TOP_MAX || (f->top && !f->logprobs) || (f->logprobs && !f->sampler)) {
         return mo_fail(err, MO_EINVAL,
                        "the number of top log probabilities must be 0 to %d: "
@@ -102,12 +111,59 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
     return MO_OK;
 }
 
-static mo_status check_tokens(const int32_t *tokens, int64_t count, int64_t vocab, mo_error *err)
+/* Numbers below 0 are rows of pictures, where there are some. */
+static mo_status check_tokens(const int32_t *tokens, int64_t count, int64_t vocab, bool pictures,
+                              mo_error *err)
 {
     for (int64_t i = 0; i < count; i++) {
-        if (tokens[i] < 0 || tokens[i] >= vocab) {
+        if ((tokens[i] < 0 && !pictures) || tokens[i] >= vocab) {
             return mo_fail(err, MO_EINVAL, "token %d is not in the vocabulary of %lld tokens", tokens[i],
                            (long long)vocab);
+        }
+    }
+    return MO_OK;
+}
+
+mo_status mo_engine_check_image(const mo_engine *e, const mo_image *image, bool all_logits, mo_error *err)
+{
+    const mo_picture_rule *rule = &e->spec->pictures;
+    const int64_t rows = mo_image_rows(image),
+                  most = all_logits ? mo_session_rows(e->spec, e->batch) : e->batch;
+    if (rule->both_ways && rows > most) {
+        return mo_fail(err, MO_EINVAL,
+                       "a picture has %lld rows, which this model reads in one step, but a step has at "
+                       "most %lld tokens; open the model with a larger `batch`, or with fewer rows for a "
+                       "picture (`image_max_tokens`)",
+                       (long long)rows, (long long)most);
+    }
+    return MO_OK;
+}
+
+/* The pictures of the sequence, and that what is below 0 in it are their rows. */
+static mo_status place_images(mo_session *s, mo_error *err)
+{
+    const mo_feed *f = &s->feed;
+    s->images.count = 0;
+    if (f->image_count < 1) {
+        return MO_OK;
+    }
+    mo_status status = f->images ? MO_OK : mo_fail(err, MO_EINVAL, "the pictures of a feed are NULL");
+    if (status == MO_OK) {
+        status = mo_image_list_make(&s->images, s->engine->spec, f->images, f->image_count, f->tokens,
+                                    f->count, err);
+    }
+    for (int i = 0; i < s->images.count && status == MO_OK; i++) {
+        status = mo_engine_check_image(s->engine, s->images.place[i].image, f->logits != NULL, err);
+    }
+    return status;
+}
+
+/* Without its pictures a sequence that the session holds has no positions. */
+static mo_status check_held(const int32_t *tokens, int64_t count, mo_error *err)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (tokens[i] < 0) {
+            return mo_fail(err, MO_EINVAL, "the sequence has pictures, which must be given with it");
         }
     }
     return MO_OK;
@@ -121,7 +177,7 @@ static mo_status begin_feed(mo_session *s, mo_error *err)
     mo_session_leave_lost_device(s);
     s->ended = s->stopped = false;
     s->alone_until = 0;
-    s->computed = 0;
+    s->computed = s->drafted = s->accepted = 0;
     s->told = 0;
     s->pick = (mo_pick){.sampler = f->sampler,
                         .mask = f->mask,
@@ -131,14 +187,25 @@ static mo_status begin_feed(mo_session *s, mo_error *err)
                         .recent_count = f->count,
                         .logprobs = f->logprobs,
                         .top_wanted = f->top,
+                        .accept = f->accept,
                         .token = -1};
     mo_status status = check_feed(s, err);
+    if (status == MO_OK) {
+        status = place_images(s, err);
+    }
     while (status == MO_OK && common < s->state.length && common < f->count &&
            s->tokens[common] == f->tokens[common]) {
         common++;
     }
     if (status == MO_OK) {
-        status = check_tokens(f->tokens + common, f->count - common, s->engine->spec->vocab, err);
+        status = check_tokens(f->tokens + common, f->count - common, s->engine->spec->vocab,
+                              s->images.count > 0, err);
+    }
+    if (status == MO_OK) {
+        status = check_tokens(f->tokens + f->count, f->drafts, s->engine->spec->vocab, false, err);
+    }
+    if (status == MO_OK && !s->images.count) {
+        status = check_held(f->tokens, common, err);
     }
     if (status != MO_OK) {
         return status;
@@ -159,9 +226,13 @@ static mo_status begin_feed(mo_session *s, mo_error *err)
         return MO_OK;
     }
     s->has_logits = false;
-    const int64_t keep = common < f->count ? common : f->count - 1;
+    const int64_t keep = mo_image_list_whole(&s->images, common < f->count ? common : f->count - 1);
     if (!mo_state_trim(&s->state, keep)) {
         mo_state_reset(&s->state);
+    }
+    status = mo_image_list_fill(&s->images, s->state.length, &s->cancel, err);
+    if (status != MO_OK) {
+        return status;
     }
     s->prompt = f->count - s->state.length > 1;
     return MO_OK;
@@ -193,16 +264,82 @@ static void tell_routes(void *user, int layer, int64_t token, const int32_t *ids
     }
 }
 
-static mo_status next_slice(mo_session *s, int64_t limit, mo_slice *out, mo_error *err)
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t mo_feed_draft_rows(const mo_engine *e)
+{
+    const mo_accelerator *accelerator = atomic_load(&e->accelerator);
+    return accelerator ? min64(e->drafts.rows, accelerator->draft_rows) : e->drafts.rows;
+}
+
+static bool takes_drafts(const mo_session *s)
+{
+    return s->engine->drafts.most && !s->feed.routes;
+}
+
+/* Adds to the slice of a sequence's last token at most this many drafts that follow it. */
+static void add_drafts(mo_session *s, int64_t most, mo_slice *out)
 {
     const mo_feed *f = &s->feed;
+    const int64_t count = takes_drafts(s) ? min64(most, s->state.context - f->count) : 0;
+    if (count > 0) {
+        s->pick.drafts = f->tokens + f->count;
+        s->pick.draft_count = out->drafts = count;
+        out->count += count;
+        out->logits_from = 0;
+    }
+}
+
+/* Is any of the next `count` tokens a row of a picture? */
+static bool has_rows(const mo_session *s, int64_t count)
+{
+    const int64_t from = s->state.length;
+    bool any = false;
+    for (int i = 0; i < s->images.count; i++) {
+        const mo_image_place *p = &s->images.place[i];
+        any |= p->at < from + count && p->at + mo_image_rows(p->image) > from;
+    }
+    return any;
+}
+
+/* Rows that see each other go in one step: the next slice of `count` tokens ends before a picture that it would cut, or has all of the
+ * one that it begins with. */
+static int64_t whole_images(const mo_session *s, int64_t count)
+{
+    const int64_t from = s->state.length;
+    const mo_image_place *p = mo_image_list_find(&s->images, from + count);
+    if (!p || !s->images.rule->both_ways) {
+        return count;
+    }
+    return p->at > from ? p->at - from : mo_image_rows(p->image);
+}
+
+/* limit: most tokens of it; draft_rows: most rows if it has drafts. */
+static mo_status next_slice(mo_session *s, int64_t limit, int64_t draft_rows, mo_slice *out, mo_error *err)
+{
+    const mo_feed *f = &s->feed;
+    /* A step that failed may have emptied the state: the first pictures are needed again. */
+    const mo_status made = mo_image_list_fill(&s->images, s->state.length, &s->cancel, err);
+    if (made != MO_OK) {
+        return made;
+    }
     const int64_t rest = f->count - s->state.length;
     const int64_t step = f->step > 0 && f->step < limit ? f->step : limit;
     int64_t count = rest < step ? rest : step;
     if (f->logits) { /* every position has its row */
         count = mo_session_rows(s->engine->spec, count);
     }
+    count = whole_images(s, count);
+    const bool heard =
+        s->follows && !s->head->head->whole && !has_rows(s, count); /* heads know no pictures */
+    if (s->follows && s->state.anew) {                              /* what it held may be somebody else's */
+        mo_head_session_forget(s->head, s->state.length);
+    }
     s->pick.made = false; /* by a step that failed after that: this one makes it */
+    s->pick.best = NULL;
     *out = (mo_slice){.state = &s->state,
                       .tokens = f->tokens + s->state.length,
                       .count = count,
@@ -213,6 +350,9 @@ static mo_status next_slice(mo_session *s, int64_t limit, mo_slice *out, mo_erro
                       .uncounted = f->uncounted,
                       .cancel = &s->cancel,
                       .pick = f->sampler && count == rest ? &s->pick : NULL,
+                      .follow = heard ? mo_head_follow : NULL,
+                      .head = s->head,
+                      .images = s->images.count ? &s->images : NULL,
                       .adapters = s->adapters.count ? &s->adapters : NULL};
     if (f->logits) {
         const mo_status status = want_rows(s, count, err);
@@ -223,17 +363,27 @@ static mo_status next_slice(mo_session *s, int64_t limit, mo_slice *out, mo_erro
         out->logits = s->logits;
         out->logits_from = count - 1;
     }
+    s->pick.draft_count = s->pick.accepted = 0;
+    s->pick.recent_count = f->count;
+    if (f->drafts && rest == 1) {
+        add_drafts(s, min64(min64(f->drafts, s->engine->drafts.most), min64(step - 1, draft_rows - 1)), out);
+    }
     return MO_OK;
 }
 
 /* After a step: the session remembers its tokens and hands out what was asked for. */
 static void end_slice(mo_session *s, const mo_slice *slice)
 {
-    const mo_feed *f = &s->feed;
+    mo_feed *f = &s->feed;
     const int64_t vocab = s->engine->spec->vocab;
-    const int64_t from = s->state.length - slice->count;
-    memcpy(s->tokens + from, slice->tokens, sizeof(int32_t) * (size_t)slice->count);
-    s->computed += slice->count;
+    const int64_t accepted = slice->drafts ? s->pick.accepted : 0,
+                  count = slice->count - slice->drafts + accepted;
+    const int64_t from = s->state.length - count;
+    memcpy(s->tokens + from, slice->tokens, sizeof(int32_t) * (size_t)count);
+    f->count += accepted;
+    s->computed += count;
+    s->drafted += slice->drafts;
+    s->accepted += accepted;
     for (int64_t i = 0; f->logits && i < slice->count; i++) {
         if (from + i >= s->told) {
             f->logits(f->user, from + i, s->rows + i * vocab);
@@ -259,9 +409,11 @@ static bool can_share_step(const mo_state *a, const mo_state *b)
     return !a->gpu_session == !b->gpu_session && (!a->gpu_session || a->kv == b->kv);
 }
 
+/* Also where all rows of a picture go in one step: they may need all of it. */
 static bool must_be_alone(const mo_session *s)
 {
-    return s->state.length < s->alone_until;
+    const mo_image_place *p = mo_image_list_find(&s->images, s->state.length);
+    return s->state.length < s->alone_until || (p && s->images.rule->both_ways);
 }
 
 /* Single tokens before longer slices: a device attends to neighbours of one kind at once, and makes their logits so. */
@@ -277,6 +429,25 @@ static void singles_first(mo_slice *slices, mo_session **of, int count)
             slices[first] = slice;
             of[first++] = session;
         }
+    }
+}
+
+/* A device, of this rank or another, keeps what recurrent layers are given of all tokens of a step with drafts: where these are too many,
+ * the last ones go. */
+static void limit_drafts(mo_slice *slices, mo_session **of, int count)
+{
+    const mo_engine *e = of[0]->engine;
+    const bool bounded = atomic_load(&e->accelerator) || e->remote_layers;
+    int64_t more = -mo_feed_draft_rows(e);
+    for (int i = 0; i < count; i++) {
+        more += slices[i].count;
+    }
+    for (int i = count - 1; bounded && i >= 0 && more > 0; i--) {
+        const int64_t cut = min64(more, slices[i].drafts);
+        more -= cut;
+        slices[i].count -= cut;
+        of[i]->pick.draft_count = slices[i].drafts -= cut;
+        slices[i].logits_from = cut && !slices[i].drafts ? slices[i].count - 1 : slices[i].logits_from;
     }
 }
 
@@ -296,21 +467,25 @@ static int choose_slices(feeding *all, mo_slice *slices, mo_session **of)
         alone = !alone && must_be_alone(list[i]) ? list[i] : alone;
         waiting += can_share_step(&first->state, &list[i]->state);
     }
-    int64_t left = list[0]->engine->batch;
+    int64_t left = list[0]->engine->batch, draft_rows = mo_feed_draft_rows(list[0]->engine);
     for (int i = 0; i < count && left > 0; i++) {
         mo_error err;
         if (list[i]->ended || (alone ? list[i] != alone : !can_share_step(&first->state, &list[i]->state))) {
             continue;
         }
         const int64_t share = alone ? left : left / waiting > 0 ? left / waiting : 1;
-        const mo_status status = next_slice(list[i], share, &slices[used], &err);
+        const mo_status status = next_slice(list[i], share, draft_rows, &slices[used], &err);
         waiting--;
         if (status != MO_OK) {
             end_feed(all, list[i], status, &err);
             continue;
         }
         left -= slices[used].count;
+        draft_rows -= slices[used].drafts ? slices[used].count : 0;
         of[used++] = list[i];
+    }
+    if (used > 0) {
+        limit_drafts(slices, of, used);
     }
     singles_first(slices, of, used);
     return used;
@@ -481,6 +656,15 @@ mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_
     if (status != MO_OK) {
         return status;
     }
+    int64_t text = 0; /* what is before the first picture says enough */
+    while (text < count && tokens[text] >= 0) {
+        text++;
+    }
+    if (text == 0 && count > 0) {
+        *experts = 0;
+        return MO_OK;
+    }
+    count = text;
     if (atomic_load(&session->cancel)) {
         return mo_fail(err, MO_ECANCELLED, "cancelled");
     }

@@ -8,7 +8,7 @@
 #include "numeric/merge.h"
 
 /* The part that every token runs in addition to the routed experts: a dense layer, or a shared expert. */
-static const mo_ffn *side_of(const mo_layer *l)
+const mo_ffn *mo_forward_side(const mo_layer *l)
 {
     if (l->dense) {
         return &l->ffn;
@@ -29,31 +29,14 @@ static void ask_expert(const mo_expert *b)
 static void sort_by_expert(mo_forward *forward)
 {
     const mo_moe *moe = &forward->layer->moe;
+    const int64_t rows = forward->tokens * moe->used;
     mo_picks *p = &forward->w->picks;
-    mo_picks_begin(p, moe->experts, moe->used, forward->tokens);
-    for (int64_t i = 0; i < mo_picks_rows(p); i++) {
+    for (int64_t i = 0; i < rows; i++) {
         ask_expert(&moe->expert[p->ids[i]]);
     }
+    mo_picks_begin(p, moe->experts, moe->used, forward->tokens);
     forward->engine->counters.experts_run += (uint64_t)mo_picks_sort(p);
-    forward->engine->counters.expert_picks += (uint64_t)mo_picks_rows(p);
-}
-
-/* Picks of the expert, for the profile. */
-static void tally(const mo_forward *forward, mo_tally_layer *counts, int expert, mo_found found)
-{
-    const int32_t picks = forward->w->picks.count[expert];
-    if (counts && picks > 0) {
-        mo_tally_add(&counts->hits[mo_forward_phase(forward)][found][expert], (uint64_t)picks);
-    }
-}
-
-static mo_tally_layer *tally_layer(const mo_forward *forward)
-{
-    mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, forward->index) : NULL;
-    if (counts) {
-        mo_tally_call(counts, mo_forward_phase(forward));
-    }
-    return counts;
+    forward->engine->counters.expert_picks += (uint64_t)rows;
 }
 
 /* ---- Activation ------------------------------------------------------------------------------- */
@@ -64,18 +47,18 @@ static void activate_rows(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     const mo_forward *forward = ctx;
     const mo_workspace *w = forward->w;
-    const mo_ffn *side = side_of(forward->layer);
+    const mo_ffn *side = mo_forward_side(forward->layer);
     for (int64_t i = begin; i < end; i++) {
         if (i < forward->row_count) {
             const int64_t row = w->rows[i];
             const int64_t n = forward->hidden.cols;
-            mo_activate_row(forward->k, forward->layer->moe.activation, forward->hidden.x + row * n,
-                            w->gate + row * n, w->up + row * n, n);
+            mo_activate_row(forward->k, forward->layer->moe.activation, forward->layer->moe.limit,
+                            forward->hidden.x + row * n, w->gate + row * n, w->up + row * n, n);
             mo_forward_quantize(forward->k, &forward->hidden, row);
         } else {
             const int64_t t = i - forward->row_count;
             const int64_t n = forward->side_hidden.cols;
-            mo_activate_row(forward->k, side->activation, forward->side_hidden.x + t * n,
+            mo_activate_row(forward->k, side->activation, side->limit, forward->side_hidden.x + t * n,
                             w->side.gate + t * n, w->side.up + t * n, n);
             mo_forward_quantize(forward->k, &forward->side_hidden, t);
         }
@@ -95,28 +78,52 @@ static mo_merge merge_of(const mo_forward *forward)
                   .post_norm = l->post_ffn_norm,
                   .out_scale = l->out_scale};
     if (l->routed) {
+        m.moe_norm = l->post_ffn_norm_moe;
+        m.shared = mo_linear_present(&l->moe.shared.up) ? w->side.down : NULL;
+        m.shared_gate = mo_linear_present(&l->moe.shared_gate) ? w->side.weight : NULL;
+    }
+    if (mo_layer_latent(l)) {
+        m.dense = w->latent_experts.up;
+    } else if (l->routed) {
         m.used = l->moe.used;
         m.weights = w->picks.weights;
         m.ids = w->picks.ids; /* negative: left out because it was not in RAM (--skip-missing) */
         m.row_of = w->picks.row_of;
         m.down = w->down;
-        m.moe_norm = l->post_ffn_norm_moe;
-        m.shared = mo_linear_present(&l->moe.shared.up) ? w->side.down : NULL;
-        m.shared_gate = mo_linear_present(&l->moe.shared_gate) ? w->side.weight : NULL;
     }
     return m;
+}
+
+/* The sums of experts with products around them: what the last of these reads. */
+static void sum_latent(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_forward *forward = ctx;
+    const mo_moe *moe = &forward->layer->moe;
+    const mo_picks *p = &forward->w->picks;
+    const mo_acts sum = forward->sum;
+    const mo_merge m = {.n = moe->io,
+                        .used = moe->used,
+                        .weights = p->weights,
+                        .ids = p->ids,
+                        .row_of = p->row_of,
+                        .down = forward->w->down};
+    for (int64_t t = begin; t < end; t++) {
+        mo_merge_experts(forward->k, &m, t, sum.x + t * sum.cols);
+        mo_forward_quantize(forward->k, &sum, t);
+    }
 }
 
 static void merge(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     mo_forward *forward = ctx;
-    const mo_layer *l = forward->layer;
     const mo_workspace *w = forward->w;
     const mo_merge m = merge_of(forward);
+    float *const dense = mo_layer_latent(forward->layer) ? w->latent_experts.up : w->side.down;
     for (int64_t t = begin; t < end; t++) {
         float *y = w->y + t * m.n;
-        if (!mo_merge_token(forward->k, &m, t, l->dense ? w->side.down + t * m.n : y, y, w->x + t * m.n)) {
+        if (!mo_merge_token(forward->k, &m, t, m.dense ? dense + t * m.n : y, y, w->x + t * m.n)) {
             atomic_store_explicit(&forward->infinite, true, memory_order_relaxed);
         }
     }
@@ -146,19 +153,34 @@ static void merge_some(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static mo_phase merging(mo_forward *forward)
+/* Appends the phases from the experts' outputs to the stream; the new count. */
+static int add_merging(mo_forward *forward, mo_phase *phases, int count)
 {
     const mo_merge m = merge_of(forward);
+    const mo_moe *moe = &forward->layer->moe;
+    mo_workspace *w = forward->w;
     const int part = forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
-    if (forward->tokens < MO_JOBS_FEW && mo_merge_divides(&m)) {
-        return (mo_phase){.fn = merge_some,
-                          .ctx = forward,
-                          .count = forward->tokens * merge_pieces(m.n),
-                          .grain = 1,
-                          .part = part,
-                          .shares = true};
+    if (mo_layer_latent(forward->layer)) {
+        forward->sum = mo_acts_lay(w->latent_experts.sum, forward->tokens, moe->io);
+        phases[count++] =
+            (mo_phase){.fn = sum_latent, .ctx = forward, .count = forward->tokens, .grain = 1, .part = part};
+        mo_jobs_clear(&w->phases.ffn_latent);
+        mo_jobs_add(&w->phases.ffn_latent, &moe->latent_up, &forward->sum, NULL, forward->tokens,
+                    w->latent_experts.up, m.n);
+        count = mo_jobs_phases_of(&w->phases.ffn_latent, phases, count, part);
     }
-    return (mo_phase){.fn = merge, .ctx = forward, .count = forward->tokens, .grain = 1, .part = part};
+    if (forward->tokens < MO_JOBS_FEW && mo_merge_divides(&m)) {
+        phases[count++] = (mo_phase){.fn = merge_some,
+                                     .ctx = forward,
+                                     .count = forward->tokens * merge_pieces(m.n),
+                                     .grain = 1,
+                                     .part = part,
+                                     .shares = true};
+    } else {
+        phases[count++] =
+            (mo_phase){.fn = merge, .ctx = forward, .count = forward->tokens, .grain = 1, .part = part};
+    }
+    return count;
 }
 
 /* ---- Rounds ----------------------------------------------------------------------------------- */
@@ -167,10 +189,23 @@ static mo_phase merging(mo_forward *forward)
 enum { SMALL_TOKENS = 64 };
 
 /* Do pieces of the first products go on to activations? With many tokens pieces are cut otherwise. */
-static bool goes_on(const mo_forward *forward, int64_t count, const mo_linear *gate, const mo_linear *up)
+static bool goes_on(const mo_forward *forward, int64_t count, const mo_linear *up)
 {
     return count < MO_JOBS_FEW && forward->tokens <= SMALL_TOKENS && forward->w->adapting.count == 0 &&
-           mo_linear_present(gate) && mo_linear_present(up) && up->w.rows % 32 == 0;
+           mo_linear_present(up) && up->w.rows % 32 == 0;
+}
+
+/* The products of what the activation reads, of a piece of work that goes on to it. */
+static void add_gated(mo_forward *forward, const mo_linear *gate, const mo_linear *up, const mo_acts *in,
+                      const int32_t *tokens, int64_t count, float *gate_y, mo_job_gated gated)
+{
+    mo_jobs *jobs = &forward->w->phases.ffn_in;
+    if (mo_gated(gated.activation)) {
+        gated.up = up;
+        mo_jobs_add_gated(jobs, gate, in, tokens, count, gate_y, &gated);
+    } else {
+        mo_jobs_add_gated(jobs, up, in, tokens, count, gated.y, &gated);
+    }
 }
 
 void mo_forward_add_in(mo_forward *forward, int expert, const int32_t *tokens, int64_t row, int64_t count)
@@ -178,18 +213,18 @@ void mo_forward_add_in(mo_forward *forward, int expert, const int32_t *tokens, i
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
     const mo_expert *b = &moe->expert[expert];
-    if (count > 0 && goes_on(forward, count, &b->gate, &b->up)) {
-        const mo_job_gated gated = {.up = &b->up,
-                                    .y = w->up + row * moe->width,
-                                    .activation = moe->activation,
-                                    .hidden = mo_acts_from(&forward->hidden, row)};
-        mo_jobs_add_gated(&w->phases.ffn_in, &b->gate, &forward->in, tokens, count,
-                          w->gate + row * moe->width, &gated);
+    if (count > 0 && goes_on(forward, count, &b->up)) {
+        add_gated(forward, &b->gate, &b->up, &forward->in_experts, tokens, count, w->gate + row * moe->width,
+                  (mo_job_gated){.y = w->up + row * moe->width,
+                                 .activation = moe->activation,
+                                 .limit = moe->limit,
+                                 .hidden = mo_acts_from(&forward->hidden, row)});
         return;
     }
-    mo_jobs_add(&w->phases.ffn_in, &b->gate, &forward->in, tokens, count, w->gate + row * moe->width,
+    mo_jobs_add(&w->phases.ffn_in, &b->gate, &forward->in_experts, tokens, count, w->gate + row * moe->width,
                 moe->width);
-    mo_jobs_add(&w->phases.ffn_in, &b->up, &forward->in, tokens, count, w->up + row * moe->width, moe->width);
+    mo_jobs_add(&w->phases.ffn_in, &b->up, &forward->in_experts, tokens, count, w->up + row * moe->width,
+                moe->width);
     for (int64_t i = 0; i < count; i++) {
         w->rows[forward->row_count++] = (int32_t)(row + i);
     }
@@ -199,25 +234,26 @@ void mo_forward_add_down(mo_forward *forward, int expert, const int32_t *tokens,
 {
     mo_workspace *w = forward->w;
     mo_jobs_add_for(&w->phases.ffn_out, &forward->layer->moe.expert[expert].down, &forward->hidden,
-                    w->identity + row, tokens, count, w->down + row * forward->spec->width,
-                    forward->spec->width);
+                    w->identity + row, tokens, count, w->down + row * forward->layer->moe.io,
+                    forward->layer->moe.io);
 }
 
 static void add_side(mo_forward *forward)
 {
     const mo_layer *l = forward->layer;
-    const mo_ffn *side = side_of(l);
+    const mo_ffn *side = mo_forward_side(l);
     mo_workspace *w = forward->w;
     if (!side) {
         return;
     }
-    const mo_acts *in = l->dense ? &forward->in_dense : &forward->in;
+    const mo_acts *in = l->dense && !l->parallel ? &forward->in_dense : &forward->in;
     const int64_t n = forward->tokens, width = side->up.w.rows;
-    forward->side_hidden = mo_acts_lay(w->side.hidden, n, width);
-    if (goes_on(forward, n, &side->gate, &side->up)) {
-        const mo_job_gated gated = {
-            .up = &side->up, .y = w->side.up, .activation = side->activation, .hidden = forward->side_hidden};
-        mo_jobs_add_gated(&w->phases.ffn_in, &side->gate, in, NULL, n, w->side.gate, &gated);
+    if (goes_on(forward, n, &side->up)) {
+        add_gated(forward, &side->gate, &side->up, in, NULL, n, w->side.gate,
+                  (mo_job_gated){.y = w->side.up,
+                                 .activation = side->activation,
+                                 .limit = side->limit,
+                                 .hidden = forward->side_hidden});
     } else {
         forward->side_count = n;
         mo_jobs_add(&w->phases.ffn_in, &side->gate, in, NULL, n, w->side.gate, width);
@@ -245,21 +281,25 @@ static bool flows(const mo_forward *forward)
            mo_flow_joins(&forward->w->flow, &forward->w->phases.ffn_in, &forward->w->phases.ffn_out);
 }
 
-/* A phase with an side_task before its first item. */
+/* A phase with a side task before its first item. */
 typedef struct accompanied {
     mo_phase phase;
     mo_side_task side_task;
+    int64_t task_ended;             /* when it had ended */
+    _Atomic int64_t products_ended; /* and the last of the other items, nearly: the latest to say so */
 } accompanied;
 
 static void run_accompanied(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const accompanied *a = ctx;
+    accompanied *a = ctx;
     if (begin == 0) {
         a->side_task.fn(a->side_task.ctx);
+        a->task_ended = mo_clock_ns();
         begin = 1;
     }
     if (end > begin) {
         a->phase.fn(a->phase.ctx, begin - 1, end - 1, thread);
+        atomic_store_explicit(&a->products_ended, mo_clock_ns(), memory_order_relaxed);
     }
 }
 
@@ -273,7 +313,7 @@ static void note_merge(void *ctx, int64_t begin, int64_t end, int thread)
 
 void mo_forward_run_round(mo_forward *forward, bool last)
 {
-    mo_phase phases[7];
+    mo_phase phases[12];
     /* The other parts share the phases of routed experts. */
     const int part = forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
     const bool joined = flows(forward);
@@ -285,6 +325,7 @@ void mo_forward_run_round(mo_forward *forward, bool last)
         count = mo_jobs_phases_of(&forward->w->phases.ffn_in, phases, 0, part);
     }
     accompanied in = {.phase = phases[count - 1], .side_task = forward->side_task};
+    const int64_t began = in.side_task.fn ? mo_clock_ns() : 0;
     forward->side_task = (mo_side_task){0};
     if (in.side_task.fn) {
         phases[count - 1] = (mo_phase){.fn = run_accompanied,
@@ -307,9 +348,13 @@ void mo_forward_run_round(mo_forward *forward, bool last)
         phases[count++] = (mo_phase){.fn = note_merge, .ctx = forward, .count = 1, .grain = 1, .part = part};
     }
     if (last) {
-        phases[count++] = merging(forward);
+        count = add_merging(forward, phases, count);
     }
     mo_forward_run(forward, phases, count);
+    if (in.task_ended > atomic_load_explicit(&in.products_ended, memory_order_relaxed)) {
+        const int64_t ended = atomic_load_explicit(&in.products_ended, memory_order_relaxed);
+        forward->side_waited_ns += in.task_ended - (ended ? ended : began);
+    }
     if (last && forward->engine->timed) {
         forward->merge_ns = mo_clock_ns() - forward->merged_from;
     }
@@ -324,7 +369,7 @@ typedef struct cpu_share {
     uint8_t mine;       /* in who */
     bool whole;         /* with the part beside the experts */
     bool merges;        /* and the merge, in the last round */
-    int count;          /* experts */
+    int asked, count;   /* experts: of the choice, and of them computed */
 } cpu_share;
 
 static void begin_round(void *owner)
@@ -351,7 +396,7 @@ static bool add_beside(void *owner)
     if (c->whole) {
         add_side(c->forward);
     }
-    return c->whole && side_of(c->forward->layer);
+    return c->whole && mo_forward_side(c->forward->layer);
 }
 
 static void run_round(void *owner, bool last)
@@ -380,7 +425,7 @@ static mo_status looked(void *owner, bool first, mo_error *err)
     mo_forward *forward = c->forward;
     const mo_status status = forward->stoppable ? mo_forward_cancelled(forward, err) : MO_OK;
     if (status == MO_OK && first && c->whole && forward->layer->routed && mo_engine_store(forward->engine)) {
-        mo_forward_guess(forward, c->count);
+        mo_forward_guess(forward, c->asked);
     }
     return status;
 }
@@ -399,13 +444,13 @@ static mo_status release_done(void *owner, mo_error *err)
     return MO_OK;
 }
 
-static const mo_round_ops cpu_rounds = {.begin = begin_round,
-                                        .add = add_expert,
+static const mo_round_ops cpu_rounds = {.begin_round = begin_round,
+                                        .add_expert = add_expert,
                                         .beside = add_beside,
-                                        .run = run_round,
+                                        .run_round = run_round,
                                         .idle = run_task,
                                         .looked = looked,
-                                        .release = release_done};
+                                        .release_done = release_done};
 
 static int list_needs(const cpu_share *c)
 {
@@ -438,6 +483,20 @@ static void tally_times(const mo_forward *forward, mo_tally_layer *counts, const
                                              [MO_TIME_MERGE] = (uint64_t)forward->merge_ns});
 }
 
+static void tally(const mo_forward *forward, const mo_rounds *r, int64_t began, bool done)
+{
+    mo_tally_layer *counts = mo_forward_tally(forward, forward->index);
+    for (int i = 0; i < r->count; i++) {
+        const mo_need *need = &r->needs[i];
+        mo_forward_tally_expert(forward, counts, need->missing ? MO_FOUND_COLD : MO_FOUND_HOT, need->expert,
+                                need->picks - need->drafted);
+        mo_forward_found(forward, forward->index, need->expert, need->missing);
+    }
+    if (done && counts && forward->engine->timed && !mo_forward_has_drafts(forward)) {
+        tally_times(forward, counts, r, began);
+    }
+}
+
 /* Experts that are in RAM first, then what has landed meanwhile, until nothing is left. */
 static mo_status compute_share(cpu_share *c, mo_error *err)
 {
@@ -450,16 +509,19 @@ static mo_status compute_share(cpu_share *c, mo_error *err)
                    .merges = c->merges,
                    .timed = routed && (forward->engine->timed || forward->split)};
     const int64_t began = r.timed ? mo_clock_ns() : 0;
-    r.count = c->count = routed ? list_needs(c) : 0;
-    if (r.store) {
-        mo_store_want(r.store, forward->index, r.needs, r.count);
+    const int asked = c->asked = routed ? list_needs(c) : 0;
+    const uint32_t *drafted = routed ? mo_forward_note_drafts(forward) : NULL;
+    for (int i = 0; drafted && i < asked; i++) {
+        r.needs[i].drafted = drafted[r.needs[i].expert];
     }
-    mo_tally_layer *counts = routed ? tally_layer(forward) : NULL;
-    for (int i = 0; i < r.count; i++) {
-        tally(forward, counts, r.needs[i].expert, r.needs[i].missing ? MO_FOUND_COLD : MO_FOUND_HOT);
-    }
+    r.count = asked;
     if (r.store && forward->engine->tiers->skip_missing) {
-        mo_forward_skip(forward, r.count);
+        r.count = mo_forward_skip(forward, asked);
+    }
+    c->count = r.count;
+    if (r.store) {
+        mo_store_want(r.store, forward->index, r.needs, asked);
+        mo_forward_bring_skipped(forward, r.needs + r.count, asked - r.count);
     }
     const mo_status status = mo_rounds_run(&r, err);
     if (r.store) {
@@ -468,8 +530,9 @@ static mo_status compute_share(cpu_share *c, mo_error *err)
     if (r.store && forward->split) {
         forward->split->part_ns[MO_PART_COPIES] += r.waiting_ns;
     }
-    if (status == MO_OK && counts && forward->engine->timed) {
-        tally_times(forward, counts, &r, began);
+    if (routed) {
+        r.count = asked;
+        tally(forward, &r, began, status == MO_OK);
     }
     return status;
 }
@@ -509,6 +572,23 @@ void mo_forward_compute(mo_forward *forward, const mo_expert_work *work, uint8_t
     forward->w->down = down;
 }
 
+/* What workers of this process have computed is in the upper tier; ranks count their own. */
+static void tally_workers(const mo_forward *forward, const mo_workers *workers, const mo_expert_work *work)
+{
+    mo_tally_layer *counts = mo_forward_tally(forward, forward->index);
+    const uint32_t *drafted = mo_forward_drafted(forward);
+    const mo_picks *p = work->picks;
+    for (int e = 0; e < p->experts; e++) {
+        const int number = work->who[e] - MO_BY_WORKER;
+        if (p->count[e] > 0 && number >= 0 && number < MO_WORKERS_MAX && workers->list[number] &&
+            !workers->list[number]->remote) {
+            mo_forward_tally_expert(forward, counts, MO_FOUND_HOT, e,
+                                    (uint32_t)p->count[e] - (drafted ? drafted[e] : 0));
+            mo_forward_found(forward, forward->index, e, false);
+        }
+    }
+}
+
 /* The CPU's share while workers compute theirs, and the merge when all outputs are there. */
 static mo_status feed_with_workers(mo_forward *forward, mo_error *err)
 {
@@ -516,11 +596,11 @@ static mo_status feed_with_workers(mo_forward *forward, mo_error *err)
     mo_expert_work work = {
         .forward = forward, .layer = forward->index, .picks = &forward->w->picks, .out = forward->w->down};
     cpu_share own = {.forward = forward, .who = work.who, .whole = !forward->experts_only};
-    mo_error theirs = {0};
     int returned = 0;
     if (own.whole) {
         mo_forward_guess_remote(forward); /* their disks read ahead while they compute */
     }
+    mo_forward_note_drafts(forward); /* ranks are told of them */
     mo_workers_claim(workers, &work);
     mo_status status = mo_workers_begin(workers, &work, &forward->side_task, &returned, err);
     if (status != MO_OK) {
@@ -528,18 +608,17 @@ static mo_status feed_with_workers(mo_forward *forward, mo_error *err)
     }
     status = compute_share(&own, err);
     forward->side_task = (mo_side_task){0};
-    const mo_status ended = mo_workers_end(workers, &work, &returned, &theirs);
-    if (status == MO_OK && ended != MO_OK) {
-        *err = theirs;
-        status = ended;
-    }
+    status = mo_workers_end(workers, &work, status, &returned, err);
     if (status == MO_OK && returned > 0) {
         cpu_share again = {.forward = forward, .who = work.who, .mine = MO_BY_CPU_AGAIN};
         status = compute_share(&again, err);
     }
+    if (status == MO_OK) {
+        tally_workers(forward, workers, &work);
+    }
     if (status == MO_OK && own.whole) {
-        mo_phase at_last = merging(forward);
-        mo_forward_run(forward, &at_last, 1);
+        mo_phase at_last[4];
+        mo_forward_run(forward, at_last, add_merging(forward, at_last, 0));
     }
     return status;
 }
@@ -562,12 +641,17 @@ mo_status mo_forward_experts(mo_forward *forward, mo_error *err)
 mo_status mo_forward_feed_forward(mo_forward *forward, mo_error *err)
 {
     const mo_layer *l = forward->layer;
+    if (!l->routed && !l->dense) {
+        if (!forward->k->finite(forward->w->x, forward->tokens * forward->spec->width)) {
+            atomic_store_explicit(&forward->infinite, true, memory_order_relaxed);
+        }
+        return MO_OK;
+    }
     if (l->routed && forward->slices[0].routers_only) {
         feed_beside(forward);
         return MO_OK;
     }
     if (l->routed) {
-        forward->hidden = mo_acts_lay(forward->w->hidden, forward->tokens * l->moe.used, l->moe.width);
         const int64_t began = forward->engine->timed ? mo_clock_ns() : 0;
         sort_by_expert(forward);
         forward->worklist_ns = forward->engine->timed ? mo_clock_ns() - began : 0;

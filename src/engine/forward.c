@@ -1,6 +1,43 @@
 #include "engine/forward.h"
 
 #include "base/clock.h"
+#include "base/status.h"
+#include "numeric/center.h"
+
+/* ---- Rows of the stream ----------------------------------------------------------------------- */
+
+void mo_forward_norm(const mo_forward *forward, float *out, const float *x, const float *weight,
+                     const float *bias)
+{
+    const int64_t n = forward->spec->width;
+    mo_norm_row(forward->k, forward->spec->centered, out, x, weight, n, forward->spec->eps);
+    if (bias) {
+        forward->k->add(out, bias, n);
+    }
+}
+
+void mo_forward_out_norm(const mo_kernels *k, const mo_model_spec *spec, float *out, const float *x)
+{
+    mo_norm_row(k, spec->out_centered, out, x, spec->out_norm, spec->width, spec->out_eps);
+    if (spec->out_norm_bias) {
+        k->add(out, spec->out_norm_bias, spec->width);
+    }
+}
+
+void mo_forward_quantize_some(const mo_kernels *k, const mo_acts *a, int64_t t, int64_t from, int64_t n)
+{
+    const int64_t at = t * a->cols + from, block = t * (a->cols / 32) + from / 32;
+    k->quantize(a->x + at, n, a->q + at, a->d + block, a->s + block, a->sum + block, a->half_sum + 2 * block);
+}
+
+void mo_forward_quantize(const mo_kernels *k, const mo_acts *a, int64_t t)
+{
+    if (a->cols % 32 == 0) {
+        const int64_t blocks = a->cols / 32;
+        k->quantize(a->x + t * a->cols, a->cols, a->q + t * a->cols, a->d + t * blocks, a->s + t * blocks,
+                    a->sum + t * blocks, a->half_sum + 2 * t * blocks);
+    }
+}
 
 static void norm_input(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -36,6 +73,23 @@ mo_phase mo_forward_mixed(mo_forward *forward)
                       .count = forward->tokens,
                       .grain = 1,
                       .part = MO_PART_ATTENTION};
+}
+
+bool mo_forward_unwanted(const mo_forward *forward)
+{
+    const mo_forward *step = forward->whole ? forward->whole : forward;
+    for (int i = 0; i < step->slice_count; i++) {
+        const atomic_bool *cancel = step->slices[i].cancel;
+        if (!cancel || !atomic_load_explicit(cancel, memory_order_relaxed)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+mo_status mo_forward_cancelled(const mo_forward *forward, mo_error *err)
+{
+    return mo_forward_unwanted(forward) ? mo_fail(err, MO_ECANCELLED, "cancelled") : MO_OK;
 }
 
 static bool unwanted(const void *forward)
@@ -86,19 +140,34 @@ static int ahead_of_layer(const mo_forward *forward, int index, mo_pool_ahead *l
     const mo_layer *l = &forward->spec->layers[index];
     const mo_attention *a = &l->attention;
     const mo_delta *d = &l->delta;
-    const mo_linear *const plain[] = {&a->q, &a->k, &a->v};
-    const mo_linear *const latent[] = {&a->latent.q_a, &a->k};
-    const mo_linear *const delta[] = {&d->qkv, &d->gate, &d->ba, &d->beta, &d->alpha};
+    const mo_linear *const plain[] = {&a->q, &a->k, &a->v, &a->gate};
+    const mo_linear *const latent[] = {&a->latent.q_a, &a->k, &a->gate};
+    const mo_linear *const streams[] = {&l->mixer_streams.product};
+    const bool direct = !mo_linear_present(&d->alpha_in);
+    const mo_linear *const delta[] = {&d->qkv,
+                                      &d->k,
+                                      &d->v,
+                                      &d->ba,
+                                      &d->beta,
+                                      direct ? &d->alpha : &d->alpha_in,
+                                      direct ? &d->gate : &d->gate_in};
     const mo_linear *const conv[] = {&l->short_conv.in};
     const mo_linear *const mamba[] = {&l->mamba.x, &l->mamba.z, &l->mamba.dt_in};
     count = ahead_of_start(forward, l, list, count);
     switch (l->mixer) {
     case MO_MIXER_ATTENTION:
-        return a->latent.plain ? mo_linears_ahead(latent, 2, n, list, count)
-                               : mo_linears_ahead(plain, 3, n, list, count);
-    case MO_MIXER_DELTA: return mo_linears_ahead(delta, 5, n, list, count);
+        return mo_linear_present(streams[0]) ? mo_linears_ahead(streams, 1, n, list, count)
+               : a->latent.plain             ? mo_linears_ahead(latent, 3, n, list, count)
+                                             : mo_linears_ahead(plain, 4, n, list, count);
+    case MO_MIXER_DELTA: return mo_linears_ahead(delta, 7, n, list, count);
     case MO_MIXER_SHORT_CONV: return mo_linears_ahead(conv, 1, n, list, count);
     case MO_MIXER_MAMBA: return mo_linears_ahead(mamba, 3, n, list, count);
+    case MO_MIXER_NONE: {
+        const mo_ffn *side = mo_forward_side(l);
+        const mo_linear *const feed[] = {&l->moe.router.logits, &l->moe.latent_down,
+                                         side ? &side->gate : &l->ffn.gate, side ? &side->up : &l->ffn.up};
+        return mo_linears_ahead(feed, 4, n, list, count);
+    }
     }
     return count;
 }
@@ -147,5 +216,55 @@ void mo_forward_run(mo_forward *forward, mo_phase *phases, int count)
                          forward->stoppable ? unwanted : NULL, forward);
     for (; last < count; last++) {
         phases[last].fn(phases[last].ctx, 0, phases[last].count, 0);
+    }
+}
+
+/* ---- The step --------------------------------------------------------------------------------- */
+
+void mo_forward_refuse_key(mo_forward *forward, mo_kv_type kv)
+{
+    atomic_store_explicit(mo_kv_coded(kv) ? &forward->overflow : &forward->infinite, true,
+                          memory_order_relaxed);
+}
+
+int64_t mo_forward_first(const mo_forward *forward, int64_t slice)
+{
+    int64_t first = 0;
+    for (int64_t i = 0; i < slice; i++) {
+        first += forward->slices[i].count;
+    }
+    return first;
+}
+
+bool mo_forward_listens(const mo_forward *forward)
+{
+    bool any = false;
+    for (int i = 0; i < forward->slice_count; i++) {
+        any |= forward->slices[i].routes != NULL;
+    }
+    return any;
+}
+
+/* What the step counts as, for statistics. */
+static mo_trace_phase phase_of(const mo_forward *forward)
+{
+    return forward->slices[0].prompt ? MO_TRACE_PROMPT : MO_TRACE_GENERATION;
+}
+
+mo_tally_layer *mo_forward_tally(const mo_forward *forward, int layer)
+{
+    const mo_trace_phase phase = phase_of(forward);
+    mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, layer) : NULL;
+    if (counts) {
+        mo_tally_call(counts, phase);
+    }
+    return counts;
+}
+
+void mo_forward_tally_expert(const mo_forward *forward, mo_tally_layer *counts, mo_found found, int expert,
+                             uint64_t picks)
+{
+    if (counts && picks > 0) {
+        mo_tally_add(&counts->hits[phase_of(forward)][found][expert], picks);
     }
 }

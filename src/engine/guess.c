@@ -103,18 +103,17 @@ static bool pays(mo_tiers *tiers, int most)
     return f->on;
 }
 
-/* What the router of `l` would read of token t if its layer's mixer added nothing. */
+/* What the router of `l` would read of token t if its layer's mixer added nothing. Of several streams: if it read what this layer's does. */
 static void guess_input(const mo_forward *forward, const mo_layer *l, int64_t t, const mo_acts *in)
 {
     const int64_t n = forward->spec->width;
-    const float *stream = forward->w->x + t * n;
+    const float *stream = (forward->spec->streams.count ? forward->in.x : forward->w->x) + t * n;
     if (l->moe.router.input_scale) {
         forward->k->rms_norm(in->x, stream, NULL, n, forward->spec->eps);
         forward->k->scale(in->x, 1.0f / sqrtf((float)n), n);
         forward->k->multiply(in->x, l->moe.router.input_scale, n);
     } else {
-        mo_forward_norm(forward, in->x, stream, l->moe_norm ? l->moe_norm : l->ffn_norm,
-                        l->moe_norm ? NULL : l->ffn_norm_bias);
+        mo_forward_norm(forward, in->x, stream, mo_layer_experts_norm(l), mo_layer_experts_norm_bias(l));
     }
     mo_forward_quantize(forward->k, in, 0);
 }
@@ -124,6 +123,13 @@ static bool choose_for(mo_forward *forward, const mo_layer *l, int64_t t, int32_
 {
     mo_workspace *w = forward->w;
     const mo_moe *moe = &l->moe;
+    if (moe->router.by_token) {
+        const float *given = mo_forward_given(forward, &moe->router, moe->used, t);
+        for (int i = 0; i < moe->used; i++) {
+            ids[i] = (int32_t)given[i];
+        }
+        return true;
+    }
     const mo_acts in = mo_acts_lay(w->guess_in, 1, forward->spec->width);
     guess_input(forward, l, t, &in);
     mo_jobs_clear(&w->phases.guess);
@@ -164,12 +170,52 @@ static bool choose(mo_forward *forward, int *index, int32_t *ids, int *count)
     return next;
 }
 
+/* Asks for the experts that the step's tokens have in this layer. */
+static void ask_known(const mo_forward *forward, int index)
+{
+    const mo_moe *moe = &forward->spec->layers[index].moe;
+    bool named[MO_EXPERTS_MAX] = {false};
+    int32_t ids[MO_EXPERTS_MAX];
+    int count = 0;
+    for (int64_t t = 0; t < forward->tokens; t++) {
+        const float *given = mo_forward_given(forward, &moe->router, moe->used, t);
+        for (int i = 0; i < moe->used; i++) {
+            if (!named[(int)given[i]]) {
+                named[(int)given[i]] = true;
+                ids[count++] = (int32_t)given[i];
+            }
+        }
+    }
+    mo_store_known(forward->engine->tiers->store, index, ids, count);
+}
+
+void mo_forward_ask_known(const mo_forward *forward)
+{
+    const mo_model_spec *spec = forward->spec;
+    const mo_tiers *tiers = forward->engine->tiers;
+    const int most = forward->tokens <= GUESSED_TOKENS ? spec->layer_count : 1;
+    for (int i = 0, asked = 0; i < spec->layer_count && asked < most && tiers->prefetch.layers; i++) {
+        if (spec->layers[i].routed && spec->layers[i].moe.router.by_token) {
+            ask_known(forward, i);
+            asked++;
+        }
+    }
+}
+
 void mo_forward_guess(mo_forward *forward, int needed)
 {
     mo_tiers *tiers = forward->engine->tiers;
     const bool all = forward->tokens > 1 && needed >= nearly_all * forward->layer->moe.experts;
     int32_t ids[MO_EXPERTS_MAX];
     int index = forward->index, count = 0;
+    const mo_layer *next = next_routed(forward, &index);
+    if (next && next->moe.router.by_token) {
+        if (tiers->prefetch.layers) {
+            ask_known(forward, index);
+        }
+        return;
+    }
+    index = forward->index;
     if (all) {
         if (tiers->prefetch.layers && next_routed(forward, &index)) {
             mo_store_guess_layer(tiers->store, index);
@@ -209,73 +255,37 @@ void mo_guess_take(mo_tiers *tiers, int layer, const int32_t *experts, int count
 
 /* ---- Doing without ---------------------------------------------------------------------------- */
 
-static mo_need *need_of(mo_forward *forward, int count, int32_t expert)
+int mo_forward_skip(mo_forward *forward, int count)
 {
+    const mo_store *store = forward->engine->tiers->store;
+    mo_need *needs = forward->w->needs;
+    bool missing[MO_EXPERTS_MAX] = {false};
+    int kept = 0, end = count;
     for (int i = 0; i < count; i++) {
-        if (forward->w->needs[i].expert == expert) {
-            return &forward->w->needs[i];
-        }
+        missing[needs[i].expert] = !mo_store_resident(store, forward->index, needs[i].expert);
     }
-    return NULL;
-}
-
-/* A token needs at least one expert: when all of its are missing, the one of most weight is waited for. */
-static void keep_best(mo_forward *forward, int count, int64_t t)
-{
-    const int used = forward->layer->moe.used;
-    const int32_t *ids = forward->w->picks.ids + t * used;
-    const float *weights = forward->w->picks.weights + t * used;
-    int best = 0;
-    for (int r = 0; r < used; r++) {
-        if (!need_of(forward, count, ids[r])->skipped) {
-            return;
-        }
-        best = weights[r] > weights[best] ? r : best;
-    }
-    need_of(forward, count, ids[best])->skipped = false;
-}
-
-/* The weight of those left out goes to the others, in proportion. */
-static void shift_weight(mo_forward *forward, int count, int64_t t)
-{
-    const int used = forward->layer->moe.used;
-    int32_t *ids = forward->w->picks.ids + t * used;
-    float *weights = forward->w->picks.weights + t * used;
-    float all = 0.0f, kept = 0.0f;
-    for (int r = 0; r < used; r++) {
-        all += weights[r];
-        if (need_of(forward, count, ids[r])->skipped) {
-            ids[r] = -1;
-            forward->engine->tiers->skipped++;
+    forward->engine->tiers->skipped += (uint64_t)mo_picks_skip(&forward->w->picks, missing);
+    while (kept < end) {
+        if (missing[needs[kept].expert]) {
+            const mo_need skipped = needs[kept];
+            needs[kept] = needs[--end];
+            needs[end] = skipped;
         } else {
-            kept += weights[r];
+            kept++;
         }
     }
-    for (int r = 0; kept > 0.0f && r < used; r++) {
-        weights[r] *= all / kept;
-    }
+    return kept;
 }
 
-void mo_forward_skip(mo_forward *forward, int count)
+void mo_forward_bring_skipped(mo_forward *forward, mo_need *needs, int count)
 {
     mo_store *store = forward->engine->tiers->store;
-    int32_t missing[MO_EXPERTS_MAX];
-    int missing_count = 0;
+    int32_t experts[MO_EXPERTS_MAX];
     for (int i = 0; i < count; i++) {
-        forward->w->needs[i].skipped = forward->w->needs[i].missing;
+        mo_store_skip(store, &needs[i]);
+        experts[i] = needs[i].expert;
     }
-    for (int64_t t = 0; t < forward->tokens; t++) {
-        keep_best(forward, count, t);
+    if (count > 0) {
+        mo_store_guess(store, forward->index, experts, count, 0, INT64_MAX);
     }
-    for (int64_t t = 0; t < forward->tokens; t++) {
-        shift_weight(forward, count, t);
-    }
-    for (int i = 0; i < count; i++) {
-        if (forward->w->needs[i].skipped) {
-            mo_store_skip(store, &forward->w->needs[i]);
-            missing[missing_count++] = forward->w->needs[i].expert;
-        }
-    }
-    /* They come in behind the computation, so that the next token finds them. */
-    mo_store_guess(store, forward->index, missing, missing_count, 0, INT64_MAX);
 }

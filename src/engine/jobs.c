@@ -18,6 +18,12 @@ static int64_t pieces_of(int64_t count, int64_t grain)
     return (count + grain - 1) / grain;
 }
 
+void mo_jobs_clear(mo_jobs *j)
+{
+    j->count = 0;
+    j->pieces = 0;
+}
+
 void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick, int64_t count,
                  float *y, int64_t stride)
 {
@@ -57,7 +63,7 @@ void mo_jobs_add_gated(mo_jobs *j, const mo_linear *gate, const mo_acts *acts, c
 }
 
 /* The last one that begins at or before it. */
-const mo_job *mo_jobs_find(const mo_jobs *j, int64_t piece)
+static const mo_job *find_job(const mo_jobs *j, int64_t piece)
 {
     int low = 0, high = j->count;
     while (high - low > 1) {
@@ -150,18 +156,21 @@ static void activate(const mo_jobs *j, const mo_job *job, int64_t from, int64_t 
 {
     const mo_acts *h = &job->gated.hidden;
     const int64_t block = from / 32, blocks = h->cols / 32;
+    const float *up = job->gated.up ? job->gated.y : job->y;
     for (int64_t i = t; i < t + count; i++) {
         const int64_t at = i * h->cols + from;
-        mo_activate_row(j->kernels, job->gated.activation, h->x + at, job->y + i * job->stride + from,
-                        job->gated.y + i * job->stride + from, to - from);
+        mo_activate_row(j->kernels, job->gated.activation, job->gated.limit, h->x + at,
+                        job->y + i * job->stride + from, up + i * job->stride + from, to - from);
         j->kernels->quantize(h->x + at, to - from, h->q + at, h->d + i * blocks + block,
                              h->s + i * blocks + block, h->sum + i * blocks + block,
                              h->half_sum + 2 * (i * blocks + block));
     }
 }
 
-static void run_piece(const mo_jobs *j, const mo_job *job, int64_t piece, mo_scratch *scratch)
+static void run_piece(const mo_jobs *j, const mo_job *job, int64_t piece, int thread)
 {
+    mo_scratch *scratch = &j->scratch[thread];
+    piece -= job->first;
     const int64_t from = job->row + piece % job->row_pieces * job->grain, end = job->row + job->rows;
     const int64_t to = from + job->grain < end ? from + job->grain : end;
     const int64_t t = piece / job->row_pieces * job->token_grain;
@@ -170,21 +179,18 @@ static void run_piece(const mo_jobs *j, const mo_job *job, int64_t piece, mo_scr
     multiply(j, job, job->linear, from, to, t, count, y, scratch);
     if (job->gated.up) {
         multiply(j, job, job->gated.up, from, to, t, count, job->gated.y + t * job->stride, scratch);
+    }
+    if (job->gated.hidden.x) {
         activate(j, job, from, to, t, count);
     }
     mo_job_adapt(j, job, from, to, t, count, y + from, job->stride);
-}
-
-void mo_jobs_run(const mo_jobs *j, const mo_job *job, int64_t piece, int thread)
-{
-    run_piece(j, job, piece - job->first, &j->scratch[thread]);
 }
 
 static void run_pieces(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const mo_jobs *j = ctx;
     for (int64_t piece = begin; piece < end; piece++) {
-        mo_jobs_run(j, mo_jobs_find(j, piece), piece, thread);
+        run_piece(j, find_job(j, piece), piece, thread);
     }
 }
 
@@ -205,7 +211,7 @@ enum { FLOAT_BYTES = 64 * 1024 };
 static int64_t grain_of(const mo_job *job, int64_t bytes)
 {
     const mo_weights *w = &job->linear->w;
-    if (job->count < MO_JOBS_FEW && !job->gated.up && mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
+    if (job->count < MO_JOBS_FEW && !job->gated.hidden.x && mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
         const int64_t row_bytes = mo_format_row_bytes(mo_format_of(w->type), w->cols);
         const int64_t rows = row_bytes > 0 ? FLOAT_BYTES / row_bytes / 4 * 4 : 0;
         return rows < 4 ? 4 : rows;
@@ -248,7 +254,8 @@ mo_phase mo_jobs_phase(mo_jobs *j)
 
 /* ---- What pieces read ---------------------------------------------------------------------------- */
 
-const uint8_t *mo_jobs_weights(const mo_job *job, int64_t piece, int64_t *bytes)
+/* The weights that a piece reads, of its first matrix. */
+static const uint8_t *weights_of(const mo_job *job, int64_t piece, int64_t *bytes)
 {
     const int64_t from = (piece - job->first) % job->row_pieces * job->grain;
     const int64_t rows = job->rows - from < job->grain ? job->rows - from : job->grain;
@@ -294,4 +301,82 @@ int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, mo_
     }
     mo_jobs_phase(&j);
     return mo_jobs_ahead(&j, list, count);
+}
+
+/* ---- Flow --------------------------------------------------------------------------------------- */
+
+/* What a piece of down reads does not depend on what it waits for: it is asked for meanwhile, a little between two looks. */
+static void await(const mo_flow *f, int32_t unit, const mo_job *job, int64_t piece)
+{
+    const _Atomic int64_t *left = &f->units[unit].left;
+    int64_t bytes, asked = 0;
+    const uint8_t *weights = weights_of(job, piece, &bytes);
+    for (unsigned looked = 0; atomic_load_explicit(left, memory_order_acquire) > 0; looked++) {
+        if (asked < bytes) {
+            asked += mo_pool_ask(weights + asked, bytes - asked);
+        } else {
+            mo_pool_pause(looked);
+        }
+    }
+}
+
+/* Pieces of gate and up come first, and all of them are taken before one of down is taken: a thread that waits here waits for threads that
+ * compute. */
+static void run_flow(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const mo_flow *f = ctx;
+    for (int64_t piece = begin; piece < end; piece++) {
+        if (piece < f->in->pieces) {
+            const mo_job *job = find_job(f->in, piece);
+            run_piece(f->in, job, piece, thread);
+            atomic_fetch_sub_explicit(&f->units[job - f->in->list].left, 1, memory_order_release);
+        } else {
+            const mo_job *job = find_job(f->out, piece - f->in->pieces);
+            const int32_t unit = f->after[job - f->out->list];
+            if (unit >= 0) {
+                await(f, unit, job, piece - f->in->pieces);
+            }
+            run_piece(f->out, job, piece - f->in->pieces, thread);
+        }
+    }
+}
+
+bool mo_flow_joins(const mo_flow *f, const mo_jobs *in, const mo_jobs *out)
+{
+    return in->count > 0 && out->count > 0 && in->count <= f->limit && out->count <= f->limit;
+}
+
+/* The first row of activations that a product of `out` reads: the last of `in` that wrote it. */
+static int32_t find_unit(const mo_flow *f, const mo_job *out, int guess)
+{
+    const float *row = out->acts->x + (out->pick ? out->pick[0] : 0) * out->acts->cols;
+    for (int i = 0; i < f->in->count; i++) {
+        const int at = (guess + i) % f->in->count;
+        const mo_job *in = &f->in->list[at];
+        if (in->gated.hidden.x == row) {
+            return at;
+        }
+    }
+    return -1;
+}
+
+mo_phase mo_flow_phase(mo_flow *f, mo_jobs *in, mo_jobs *out)
+{
+    mo_phase phase = mo_jobs_phase(in);
+    const mo_phase then = mo_jobs_phase(out);
+    f->in = in;
+    f->out = out;
+    for (int i = 0; i < f->in->count; i++) {
+        const int64_t next = i + 1 < f->in->count ? f->in->list[i + 1].first : f->in->pieces;
+        atomic_store_explicit(&f->units[i].left, next - f->in->list[i].first, memory_order_relaxed);
+    }
+    for (int i = 0; i < f->out->count; i++) {
+        f->after[i] = find_unit(f, &f->out->list[i], i);
+    }
+    phase.fn = run_flow;
+    phase.ctx = f;
+    phase.later = phase.count;
+    phase.count += then.count;
+    phase.shares = phase.shares && then.shares;
+    return phase;
 }

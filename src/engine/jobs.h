@@ -3,6 +3,9 @@
 #ifndef MO_ENGINE_JOBS_H
 #define MO_ENGINE_JOBS_H
 
+#include <stdalign.h>
+#include <stdatomic.h>
+
 #include "base/pool.h"
 #include "engine/adapting.h"
 #include "numeric/kernels.h"
@@ -14,10 +17,11 @@ enum { MO_JOBS_FEW = 8 };
 /* A second matrix with the first one's rows, and what becomes of both products, row by row: each piece goes on to its part of the
  * activations that the next product reads, so no thread waits in between. */
 typedef struct mo_job_gated {
-    const mo_linear *up; /* NULL: the job is one product */
+    const mo_linear *up; /* NULL: the activation has no gate, and the job's own matrix is up */
     float *y;            /* of up, as the job's; the job's own is the gate */
     mo_activation activation;
-    mo_acts hidden; /* what comes of it, token by token from row 0 on */
+    float limit;    /* of MO_SWIGLU_LIMIT */
+    mo_acts hidden; /* what comes of it, token by token from row 0 on; x NULL: the job is a product alone */
 } mo_job_gated;
 
 typedef struct mo_job {
@@ -50,11 +54,7 @@ typedef struct mo_jobs {
 } mo_jobs;
 
 /* Empties the list. */
-static inline void mo_jobs_clear(mo_jobs *j)
-{
-    j->count = 0;
-    j->pieces = 0;
-}
+void mo_jobs_clear(mo_jobs *j);
 
 /* Appends a product; an absent linear or no tokens are passed over. The list must have space. */
 void mo_jobs_add(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, const int32_t *pick, int64_t count,
@@ -68,7 +68,7 @@ void mo_jobs_add_for(mo_jobs *j, const mo_linear *linear, const mo_acts *acts, c
 void mo_jobs_add_rows(mo_jobs *j, const mo_linear *linear, int64_t row, int64_t rows, const mo_acts *acts,
                       int64_t count, float *y, int64_t stride);
 
-/* Appends a gate's and an up's products with their activation. Both matrices are there, adapters change neither, the rows are a multiple of 32 and tokens are few. */
+/* Appends a gate's and an up's products with their activation. The matrices are there, adapters change neither, the rows are a multiple of 32 and tokens are few. */
 void mo_jobs_add_gated(mo_jobs *j, const mo_linear *gate, const mo_acts *acts, const int32_t *pick,
                        int64_t count, float *y, const mo_job_gated *gated);
 
@@ -80,13 +80,6 @@ int mo_jobs_phases(mo_jobs *j, mo_phase *phases, int count);
 /* The same, where their time counts as another part's (base/pool.h). */
 int mo_jobs_phases_of(mo_jobs *j, mo_phase *phases, int count, int part);
 
-/* A piece of a list that was cut, for code that runs it in a phase of another kind: its product, and what becomes of it. */
-const mo_job *mo_jobs_find(const mo_jobs *j, int64_t piece);
-void mo_jobs_run(const mo_jobs *j, const mo_job *job, int64_t piece, int thread);
-
-/* The weights that a piece reads, of its first matrix. */
-const uint8_t *mo_jobs_weights(const mo_job *job, int64_t piece, int64_t *bytes);
-
 /* The list whose phase this is; NULL: none's. */
 const mo_jobs *mo_jobs_of(const mo_phase *phase);
 
@@ -95,11 +88,37 @@ int mo_jobs_ahead(const mo_jobs *j, mo_pool_ahead *list, int count);
 
 /* The same for a list of products of few tokens with all rows of these matrices, those that are there. */
 int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, mo_pool_ahead *list, int count);
-enum { MO_LINEARS_AHEAD = 5 };
+enum { MO_LINEARS_AHEAD = 7 };
 
 /* Adds to y what adapters make of rows from .. to-1 of the matrix for tokens first .. first+count-1 of a job whose list was planned: for
  * code that computes the product by other means. y is that of the first of both. */
 void mo_job_adapt(const mo_jobs *j, const mo_job *job, int64_t from, int64_t to, int64_t first, int64_t count,
                   float *y, int64_t stride);
+
+/* ---- Flow ----
+ *
+ * Gate and up of a layer's experts, and their down, as one phase. A piece of down begins when all pieces of its own expert's gate and
+ * up are done, so no thread waits for other experts or for the slowest thread. For steps of few tokens whose pieces of gate and up
+ * go on to the activation (mo_jobs_add_gated()). */
+
+enum { MO_FLOW_LINE = 64 };
+
+typedef struct mo_flow_unit {
+    alignas(MO_FLOW_LINE) _Atomic int64_t left; /* pieces of gate and up that are not done */
+} mo_flow_unit;
+
+typedef struct mo_flow {
+    mo_flow_unit *units; /* [limit] of each product of `in`; given by the owner, as is: */
+    int32_t
+        *after; /* [limit] of each of `out`, the one of `in` whose activations it reads; -1: they are there */
+    int limit;
+    mo_jobs *in, *out; /* of the phase at hand */
+} mo_flow;
+
+/* Can both lists be one phase? */
+bool mo_flow_joins(const mo_flow *flow, const mo_jobs *in, const mo_jobs *out);
+
+/* Cuts both lists as they are now; the phase that computes them. */
+mo_phase mo_flow_phase(mo_flow *flow, mo_jobs *in, mo_jobs *out);
 
 #endif

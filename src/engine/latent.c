@@ -63,12 +63,14 @@ static void prepare(void *ctx, int64_t begin, int64_t end, int thread)
                   n = a->latent.plain + a->n_rot;
     for (int64_t i = begin; i < end; i++) {
         const int64_t t = i / parts, first = i % parts * part;
-        const float *c = forward->w->rope + forward->rope_row + t * forward->w->rope_stride;
-        const float *s = c + forward->engine->batch * forward->w->rope_stride;
+        const int64_t stride = forward->w->rope_stride;
+        const float *c = a->rope ? forward->w->rope + forward->rope_row + t * stride : NULL;
+        const float *s = a->rope ? c + forward->engine->batch * stride : NULL;
         for (int64_t h = first; h < first + part && h < a->heads; h++) {
             const int64_t row = h * forward->tokens + t;
             mo_latent_query(forward->k, forward->w->latent.q + (t * a->heads + h) * n, a->latent.plain,
-                            a->n_rot, c, s, plain.all.x + row * plain.all.cols,
+                            a->n_rot, c, s, mo_forward_q_factor(forward, t),
+                            plain.all.x + row * plain.all.cols,
                             forward->w->q + (t * a->heads + h) * a->k_len + a->v_len);
             mo_forward_quantize(forward->k, &plain.all, row);
         }
@@ -91,9 +93,14 @@ int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count)
     mo_jobs_clear(&w->phases.mixer_in);
     mo_jobs_add(&w->phases.mixer_in, &l->q_a, &forward->in, NULL, n, w->latent.reads.x, l->q_a.w.rows);
     mo_jobs_add(&w->phases.mixer_in, &a->k, &forward->in, NULL, n, w->k, a->k_len);
+    mo_jobs_add(&w->phases.mixer_in, &a->gate, &forward->in, NULL, n, w->gates, a->gate.w.rows);
     mo_jobs_clear(&w->phases.latent_queries);
     mo_jobs_add(two ? &w->phases.latent_queries : &w->phases.mixer_in, &a->q, &w->latent.reads, NULL, n,
                 w->latent.q, a->q.w.rows);
+    if (a->index.heads) {
+        mo_forward_index_in(forward, &w->phases.mixer_in,
+                            two ? &w->phases.latent_queries : &w->phases.mixer_in, &w->latent.reads);
+    }
     count = mo_jobs_phases(&w->phases.mixer_in, phases, count);
     if (two) {
         phases[count++] =
@@ -105,6 +112,9 @@ int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count)
                                  .count = n * ((a->heads + part - 1) / part),
                                  .grain = 1,
                                  .part = MO_PART_ATTENTION};
+    if (a->index.heads) {
+        count = mo_forward_index(forward, phases, count);
+    }
     const by_head plain = plain_of(forward);
     add_heads(forward, &w->phases.latent_absorb, &l->k_b, &plain, a->v_len, w->q, a->k_len,
               a->heads * a->k_len);
@@ -114,6 +124,18 @@ int mo_forward_latent_in(mo_forward *forward, mo_phase *phases, int count)
 
 /* ---- Results ---------------------------------------------------------------------------------- */
 
+static void gate_results(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const mo_forward *forward = ctx;
+    const mo_attention *a = &forward->layer->attention;
+    const int64_t n = a->latent.out_len, gates = mo_attention_gates(a);
+    for (int64_t i = begin; i < end; i++) { /* heads of all tokens */
+        mo_heads_gate(forward->k, a->gate_kind, forward->w->gates + i * gates, gates > 1, n,
+                      forward->mixed.x + i * n);
+    }
+}
+
 int mo_forward_latent_out(mo_forward *forward, mo_phase *phases, int count)
 {
     const mo_attention *a = &forward->layer->attention;
@@ -122,5 +144,12 @@ int mo_forward_latent_out(mo_forward *forward, mo_phase *phases, int count)
     add_heads(forward, &forward->w->phases.latent_expand, &a->latent.v_b, &mixed, n, forward->mixed.x, n,
               forward->mixed.cols);
     count = mo_jobs_phases(&forward->w->phases.latent_expand, phases, count);
+    if (mo_linear_present(&a->gate)) {
+        phases[count++] = (mo_phase){.fn = gate_results,
+                                     .ctx = forward,
+                                     .count = forward->tokens * a->heads,
+                                     .grain = 1,
+                                     .part = MO_PART_ATTENTION};
+    }
     return count;
 }

@@ -23,8 +23,7 @@ static void norm(void *ctx, int64_t begin, int64_t end, int thread)
     const mo_forward *forward = o->forward;
     const int64_t n = forward->spec->width;
     for (int64_t i = begin; i < end; i++) {
-        mo_forward_norm(forward, o->in.x + i * n, forward->w->x + o->token[i] * n, forward->spec->out_norm,
-                        forward->spec->out_norm_bias);
+        mo_forward_out_norm(forward->k, forward->spec, o->in.x + i * n, forward->w->x + o->token[i] * n);
         mo_forward_quantize(forward->k, &o->in, i);
     }
 }
@@ -134,6 +133,15 @@ static mo_status emit_apart(output *o, mo_error *err)
 
 /* ---- All of them ------------------------------------------------------------------------------ */
 
+float *mo_logits_row(const mo_forward *forward, int slice, int64_t token)
+{
+    const mo_slice *s = &forward->slices[slice];
+    float *rows = s->drafts ? forward->engine->drafts.logits +
+                                  mo_forward_draft_row(forward, slice) * forward->spec->vocab
+                            : s->logits;
+    return rows + (token - s->logits_from) * forward->spec->vocab;
+}
+
 int64_t mo_logits_list(const mo_forward *forward, int *slices)
 {
     const mo_workspace *w = forward->w;
@@ -144,7 +152,7 @@ int64_t mo_logits_list(const mo_forward *forward, int *slices)
         for (int64_t j = s->logits_from; s->logits && j < s->count; j++) {
             *slices += j == s->logits_from;
             w->logits.token[count] = (int32_t)(first + j);
-            w->logits.row[count++] = s->logits + (j - s->logits_from) * forward->spec->vocab;
+            w->logits.row[count++] = mo_logits_row(forward, i, j);
         }
         first += s->count;
     }

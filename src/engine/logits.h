@@ -5,6 +5,9 @@
 
 #include "engine/forward.h"
 
+/* Where a token of a slice that wants them has its logits: rows of slices with drafts are in engine->drafts. */
+float *mo_logits_row(const mo_forward *forward, int slice, int64_t token);
+
 /* Lists the tokens of the step that want logits, ascending, in w->logits.token, and where these go in w->logits.row. Returns
  * how many; *slices: of how many sessions. */
 int64_t mo_logits_list(const mo_forward *forward, int *slices);

@@ -1,17 +1,18 @@
 /* The mixer of Mamba. The first kind: convolution, a product of its result for the step's width, b and c, norms of these, a
  * second product for the widths of all channels, scan, output. The second kind has all of these from its first
  * products. */
-#include "numeric/mamba.h"
+#include <string.h>
+
 #include "engine/forward.h"
 
-static mo_mamba_rule rule_of(const mo_forward *forward)
+mo_mamba_rule mo_forward_mamba_rule(const mo_model_spec *spec, const mo_layer *layer)
 {
-    const mo_mamba *m = &forward->layer->mamba;
+    const mo_mamba *m = &layer->mamba;
     return (mo_mamba_rule){.inner = m->inner,
                            .states = m->states,
                            .heads = m->heads,
                            .groups = m->groups,
-                           .eps = forward->spec->eps,
+                           .eps = spec->eps,
                            .a = m->a,
                            .d = m->d,
                            .dt_bias = m->dt_bias,
@@ -26,9 +27,31 @@ static float *after(const mo_forward *forward)
     return m->heads ? forward->w->q + forward->tokens * mo_mamba_channels(m) : forward->mixed.x;
 }
 
+/* A piece of a slice with drafts: the state stays, and has its inputs later. */
+static void convolve_drafts(const mo_forward *forward, const mo_mamba_conv *conv, int64_t slice,
+                            int64_t piece, int thread)
+{
+    const mo_drafts *d = &forward->engine->drafts;
+    const mo_draft_inputs *in = &d->inputs[forward->index];
+    const int64_t n = conv->channels, first = piece * MO_MAMBA_PIECE;
+    const int64_t at = mo_forward_first(forward, slice) * n + first;
+    const int64_t to = mo_forward_draft_row(forward, slice) * n + first;
+    const size_t bytes = sizeof(float) * (size_t)(n - first < MO_MAMBA_PIECE ? n - first : MO_MAMBA_PIECE);
+    const float *kept = forward->slices[slice].state->layers[forward->index].conv + first;
+    float *copy = d->copies + thread * d->copy_values;
+    for (int64_t j = 0; j < conv->taps - 1; j++) {
+        memcpy(copy + j * n + first, kept + j * n, bytes);
+    }
+    mo_mamba_convolve(forward->k, conv, piece, forward->w->q + at - first, forward->slices[slice].count, copy,
+                      after(forward) + at - first);
+    for (int64_t t = 0; t < forward->slices[slice].count; t++) {
+        memcpy(in->before + to + t * n, forward->w->q + at + t * n, bytes);
+        memcpy(in->after + to + t * n, after(forward) + at + t * n, bytes);
+    }
+}
+
 static void convolve(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    (void)thread;
     const mo_forward *forward = ctx;
     const mo_mamba *m = &forward->layer->mamba;
     const mo_mamba_conv conv = {
@@ -37,6 +60,10 @@ static void convolve(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         const mo_slice *slice = &forward->slices[i / pieces];
         const int64_t at = mo_forward_first(forward, i / pieces) * conv.channels;
+        if (slice->drafts) {
+            convolve_drafts(forward, &conv, i / pieces, i % pieces, thread);
+            continue;
+        }
         mo_mamba_convolve(forward->k, &conv, i % pieces, forward->w->q + at, slice->count,
                           slice->state->layers[forward->index].conv, after(forward) + at);
     }
@@ -49,8 +76,9 @@ static void norm_parts(void *ctx, int64_t begin, int64_t end, int thread)
     const mo_mamba *m = &forward->layer->mamba;
     for (int64_t t = begin; t < end; t++) {
         mo_mamba_parts(forward->k, forward->w->v + t * (m->rank + 2 * m->states), m->rank, m->states,
-                       m->dt_norm, m->b_norm, m->c_norm, forward->spec->eps, forward->parts.x + t * m->rank);
-        mo_forward_quantize(forward->k, &forward->parts, t);
+                       m->dt_norm, m->b_norm, m->c_norm, forward->spec->eps,
+                       forward->parts[0].x + t * m->rank);
+        mo_forward_quantize(forward->k, &forward->parts[0], t);
     }
 }
 
@@ -75,17 +103,40 @@ static mo_mamba_rows rows_of(const mo_forward *forward, int64_t first)
     return r;
 }
 
+/* Steps and their parts of a slice with drafts, for when they are accepted. */
+static void keep_steps(const mo_forward *forward, int64_t slice)
+{
+    const mo_draft_inputs *in = &forward->engine->drafts.inputs[forward->index];
+    const int64_t first = mo_forward_first(forward, slice), row = mo_forward_draft_row(forward, slice);
+    const int64_t count = forward->slices[slice].count;
+    const float *steps = in->part_values ? forward->w->q : forward->w->v;
+    memcpy(in->gates + row * in->gate_values, steps + first * in->gate_values,
+           sizeof(float) * (size_t)(count * in->gate_values));
+    if (in->part_values) {
+        memcpy(in->parts + row * in->part_values, forward->w->v + first * in->part_values,
+               sizeof(float) * (size_t)(count * in->part_values));
+    }
+}
+
 static void scan(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    (void)thread;
     const mo_forward *forward = ctx;
-    const mo_mamba_rule rule = rule_of(forward);
+    const mo_mamba_rule rule = mo_forward_mamba_rule(forward->spec, forward->layer);
     const int64_t pieces = mo_mamba_scan_pieces(rule.inner, rule.heads);
     for (int64_t i = begin; i < end; i++) {
         const mo_slice *slice = &forward->slices[i / pieces];
         const mo_mamba_rows rows = rows_of(forward, mo_forward_first(forward, i / pieces));
-        mo_mamba_scan(forward->k, &rule, i % pieces, &rows, slice->count,
-                      slice->state->layers[forward->index].delta);
+        float *state = slice->state->layers[forward->index].delta;
+        if (slice->drafts && i % pieces == 0) {
+            keep_steps(forward, i / pieces);
+        }
+        if (slice->drafts) {
+            const mo_drafts *d = &forward->engine->drafts;
+            mo_mamba_scan_copy(forward->k, &rule, i % pieces, &rows, slice->count, state,
+                               d->copies + thread * d->copy_values);
+        } else {
+            mo_mamba_scan(forward->k, &rule, i % pieces, &rows, slice->count, state);
+        }
     }
 }
 
@@ -93,7 +144,7 @@ static void finish(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const mo_forward *forward = ctx;
-    const mo_mamba_rule rule = rule_of(forward);
+    const mo_mamba_rule rule = mo_forward_mamba_rule(forward->spec, forward->layer);
     for (int64_t t = begin; t < end; t++) {
         mo_mamba_finish(forward->k, &rule, forward->mixed.x + t * rule.inner);
         mo_forward_quantize(forward->k, &forward->mixed, t);
@@ -106,7 +157,7 @@ static int add_widths(mo_forward *forward, mo_phase *phases, int count)
     const mo_mamba *m = &forward->layer->mamba;
     mo_workspace *w = forward->w;
     const int64_t n = forward->tokens;
-    forward->parts = mo_acts_lay(w->in_dense, n, m->rank); /* which the feed-forward part fills later */
+    forward->parts[0] = mo_acts_lay(w->in_dense, n, m->rank); /* which the feed-forward part fills later */
     phases[count++] = mo_forward_mixed(forward);
     mo_jobs_clear(&w->phases.mixer_parts);
     mo_jobs_add(&w->phases.mixer_parts, &m->parts, &forward->mixed, NULL, n, w->v, m->rank + 2 * m->states);
@@ -114,7 +165,7 @@ static int add_widths(mo_forward *forward, mo_phase *phases, int count)
     phases[count++] =
         (mo_phase){.fn = norm_parts, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
     mo_jobs_clear(&w->phases.mixer_dt);
-    mo_jobs_add(&w->phases.mixer_dt, &m->dt, &forward->parts, NULL, n, w->q, m->inner);
+    mo_jobs_add(&w->phases.mixer_dt, &m->dt, &forward->parts[0], NULL, n, w->q, m->inner);
     count = mo_jobs_phases(&w->phases.mixer_dt, phases, count);
     return count;
 }
@@ -124,7 +175,6 @@ int mo_forward_mamba(mo_forward *forward, mo_phase *phases, int count)
     const mo_mamba *m = &forward->layer->mamba;
     mo_workspace *w = forward->w;
     const int64_t n = forward->tokens, slices = forward->slice_count;
-    forward->mixed = mo_acts_lay(w->mixed, n, m->inner);
     mo_jobs_clear(&w->phases.mixer_in);
     mo_jobs_add(&w->phases.mixer_in, &m->x, &forward->in, NULL, n, w->q, mo_mamba_channels(m));
     mo_jobs_add(&w->phases.mixer_in, &m->z, &forward->in, NULL, n, w->k, m->inner);
@@ -145,8 +195,5 @@ int mo_forward_mamba(mo_forward *forward, mo_phase *phases, int count)
                                  .part = MO_PART_ATTENTION};
     phases[count++] =
         (mo_phase){.fn = finish, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ATTENTION};
-    mo_jobs_clear(&w->phases.mixer_out);
-    mo_jobs_add(&w->phases.mixer_out, &m->out, &forward->mixed, NULL, n, w->y, forward->spec->width);
-    count = mo_jobs_phases(&w->phases.mixer_out, phases, count);
     return count;
 }

@@ -21,6 +21,9 @@ typedef struct mo_remote_layers {
      * forward->forget says that it is lost. */
     mo_status (*step)(void *owner, struct mo_forward *forward, mo_error *err);
 
+    /* What was accepted of a step's drafts, which stand in its picks. The caller holds the engine's lock. */
+    void (*accepted)(void *owner, const struct mo_forward *forward);
+
     /* A step of several sessions, all of whose slices want logits, may go in groups, so that all ranks work at once: into how many it is
      * best divided, at most MO_REMOTE_GROUPS. */
     int (*groups)(void *owner, int64_t tokens);

@@ -13,17 +13,23 @@ static void add_mixer(const mo_forward *forward, int64_t t)
     const float eps = forward->spec->eps;
     float *x = forward->w->x + t * n;
     float *y = forward->w->y + t * n;
+    if (l->mixer == MO_MIXER_NONE) {
+        return; /* its one norm is in forward->in */
+    }
     if (l->post_mixer_norm) {
         forward->k->rms_norm(y, y, l->post_mixer_norm, n, eps);
     }
     forward->k->add(x, y, n);
+    if (l->parallel) {
+        return; /* what the mixer read is there */
+    }
     if (l->dense) {
         mo_forward_norm(forward, forward->in_dense.x + t * n, x, l->ffn_norm, l->ffn_norm_bias);
         mo_forward_quantize(forward->k, &forward->in_dense, t);
     }
     if (l->routed) {
-        mo_forward_norm(forward, forward->in.x + t * n, x, l->moe_norm ? l->moe_norm : l->ffn_norm,
-                        l->moe_norm ? NULL : l->ffn_norm_bias);
+        mo_forward_norm(forward, forward->in.x + t * n, x, mo_layer_experts_norm(l),
+                        mo_layer_experts_norm_bias(l));
         mo_forward_quantize(forward->k, &forward->in, t);
     }
     if (l->routed && l->moe.router.input_scale) {
@@ -49,6 +55,12 @@ static void add_mixers(void *ctx, int64_t begin, int64_t end, int thread)
 
 _Static_assert((int)MO_EXPERTS_MAX <= (int)MO_ROUTE_EXPERTS, "what families may have");
 
+const float *mo_forward_given(const mo_forward *forward, const mo_router *r, int used, int64_t t)
+{
+    const mo_slice *s = &forward->slices[forward->w->slice_of[t]];
+    return r->by_token + (int64_t)s->tokens[forward->w->position[t] - s->state->length] * used;
+}
+
 static void choose(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -63,8 +75,18 @@ static void choose(void *ctx, int64_t begin, int64_t end, int thread)
                                 .groups = r->groups,
                                 .groups_used = r->groups_used};
     for (int64_t t = begin; t < end; t++) {
-        mo_route(forward->k, &routing, forward->w->scores + t * moe->experts, r->select_bias,
-                 forward->w->picks.ids + t * moe->used, forward->w->picks.weights + t * moe->used);
+        float *scores = forward->w->scores + t * moe->experts,
+              *weights = forward->w->picks.weights + t * moe->used;
+        int32_t *ids = forward->w->picks.ids + t * moe->used;
+        if (r->by_token) {
+            mo_route_given(forward->k, &routing, scores, mo_forward_given(forward, r, moe->used, t), ids,
+                           weights);
+        } else {
+            mo_route(forward->k, &routing, scores, r->select_bias, ids, weights);
+        }
+        if (mo_layer_latent(forward->layer)) {
+            mo_forward_quantize(forward->k, &forward->in_experts, t);
+        }
     }
 }
 
@@ -73,14 +95,18 @@ int mo_forward_route(mo_forward *forward, mo_phase *phases, int count)
     const mo_layer *l = forward->layer;
     mo_workspace *w = forward->w;
     const int64_t n = forward->tokens;
-    const bool own = l->routed && l->moe.router.input_scale;
-    forward->in_router = own ? mo_acts_lay(w->in_router, n, forward->spec->width) : forward->in;
-    phases[count++] =
-        (mo_phase){.fn = add_mixers, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_OTHER};
+    if (forward->spec->streams.count) {
+        count = mo_forward_streams_ffn(forward, phases, count);
+    } else {
+        phases[count++] =
+            (mo_phase){.fn = add_mixers, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_OTHER};
+    }
     if (l->routed) {
         mo_jobs_clear(&w->phases.router);
         mo_jobs_add(&w->phases.router, &l->moe.router.logits, &forward->in_router, NULL, n, w->scores,
                     l->moe.experts);
+        mo_jobs_add(&w->phases.router, &l->moe.latent_down, &forward->in, NULL, n, forward->in_experts.x,
+                    l->moe.io);
         count = mo_jobs_phases_of(&w->phases.router, phases, count, MO_PART_ROUTING);
         phases[count++] =
             (mo_phase){.fn = choose, .ctx = forward, .count = n, .grain = 1, .part = MO_PART_ROUTING};

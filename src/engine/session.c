@@ -5,6 +5,7 @@
 #include "base/growing.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "engine/head.h"
 
 /* Logits of all positions of a step, when they are asked for: a step is made as short as this wants it. */
 #define LOGITS_BYTES_MAX ((int64_t)64 << 20)
@@ -33,7 +34,7 @@ static mo_status place_state(mo_engine *engine, mo_state *state, mo_error *err)
         accelerator = atomic_load(&engine->accelerator);
         status = accelerator ? accelerator->open_session(accelerator->owner, state, &why) : MO_OK;
         if (status == MO_EDEVICE) {
-            pthread_mutex_lock(&engine->lock);
+            mo_engine_take_turn(engine);
             if (state->losses == atomic_load(&engine->losses)) { /* otherwise that is known meanwhile */
                 mo_engine_lose_accelerator(engine, &why);
             }
@@ -105,10 +106,25 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
     return MO_OK;
 }
 
+void mo_session_follow(mo_session *s, bool wanted)
+{
+    mo_head *head = s->engine->head;
+    mo_error err = {0};
+    if (!wanted && s->follows) {
+        mo_head_session_forget(s->head, 0);
+    }
+    if (wanted && head && !s->head && mo_head_session_open(head, s->state.context, &s->head, &err) != MO_OK) {
+        s->head = NULL;
+        mo_log(MO_LOG_WARN, "speculate", "the %s guesses nothing for a session: %s",
+               head->whole ? "draft model" : "MTP head", err.detail);
+    }
+    s->follows = wanted && s->head;
+}
+
 void mo_session_end_conversation(mo_session *s)
 {
     if (s->touch.picks) {
-        pthread_mutex_lock(&s->engine->lock);
+        mo_engine_take_turn(s->engine);
         mo_tally *tally = atomic_load(&s->engine->tally);
         if (tally) { /* counting may have been switched off meanwhile */
             mo_tally_prompt(tally, &s->touch);
@@ -167,6 +183,7 @@ void mo_session_close(mo_session *session)
             session->engine->remote_layers->close_state(session->engine->remote_layers->owner,
                                                         session->state.number);
         }
+        mo_head_session_close(session->head);
         mo_block_pool *pool = session->state.here.pool;
         mo_state_drop(&session->state);
         if (pool) { /* the engine's, which outlives the session */
@@ -176,6 +193,7 @@ void mo_session_close(mo_session *session)
         free(session->logits);
         free(session->rows);
         free(session->slices);
+        mo_image_list_drop(&session->images);
         free(session);
     }
 }

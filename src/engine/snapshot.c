@@ -133,7 +133,7 @@ mo_status mo_snapshot_check(const mo_snapshot *s, mo_error *err)
 /* What the ranks behind this one hold of the snapshot; at most until they are lost. */
 static mo_status save_remote(const mo_snapshot *s, uint8_t *out, size_t bytes, mo_error *err)
 {
-    pthread_mutex_lock(&s->engine->lock);
+    mo_engine_take_turn(s->engine);
     const mo_remote_layers *remote_layers = s->engine->remote_layers;
     const mo_status status = remote_layers->save(remote_layers->owner, s->number, out, bytes, err);
     pthread_mutex_unlock(&s->engine->lock);
@@ -268,7 +268,7 @@ mo_status mo_session_restore_bytes(mo_session *session, const uint8_t *bytes, si
     mo_status status = restore_here(session, bytes, size > rest ? size - rest : 0, all,
                                     engine->remote_layers ? all : length, err);
     if (status == MO_OK && engine->remote_layers) {
-        pthread_mutex_lock(&engine->lock);
+        mo_engine_take_turn(engine);
         status =
             engine->remote_layers->load(engine->remote_layers->owner, state, all, bytes + size - rest, err);
         pthread_mutex_unlock(&engine->lock);

@@ -101,19 +101,20 @@ static mo_status refuse_magic(const uint8_t *bytes, size_t size, mo_error *err)
                          bytes[MAGIC_BYTES], snapshot_magic[MAGIC_BYTES]);
 }
 
-static bool tokens_in_range(const uint8_t *bytes, int64_t count, int64_t vocab)
+/* Where the model reads pictures, numbers below -1 are their rows, which who feeds the session brings with its tokens. */
+static bool tokens_in_range(const uint8_t *bytes, int64_t count, int64_t vocab, bool pictures)
 {
     for (int64_t i = 0; i < count; i++) {
         int32_t token;
         memcpy(&token, bytes + sizeof token * (size_t)i, sizeof token);
-        if (token < 0 || token >= vocab) {
+        if (token >= vocab || (token < 0 && (!pictures || token == -1))) {
             return false;
         }
     }
     return true;
 }
 
-static mo_status check_bytes(const header *h, const uint8_t *bytes, size_t size, mo_error *err)
+static mo_status check_bytes(const header *h, const uint8_t *bytes, size_t size, bool pictures, mo_error *err)
 {
     const uint64_t rest = size - sizeof *h;
     const bool sane = h->kv >= 0 && h->kv < MO_KV_TYPES && h->vocab > 0 && h->vocab < INT32_MAX &&
@@ -121,7 +122,7 @@ static mo_status check_bytes(const header *h, const uint8_t *bytes, size_t size,
     const bool logits = (h->flags & HAS_LOGITS) != 0;
     if (!sane || rest != 4 * (uint64_t)h->length + h->state_bytes + (logits ? 4 * (uint64_t)h->vocab : 0) ||
         h->check != check_of(h, bytes + sizeof *h, rest) ||
-        !tokens_in_range(bytes + sizeof *h, h->length, h->vocab)) {
+        !tokens_in_range(bytes + sizeof *h, h->length, h->vocab, pictures)) {
         return mo_fail(err, MO_EFORMAT, "the saved state is damaged or truncated; start a new session");
     }
     return MO_OK;
@@ -141,7 +142,7 @@ mo_status mo_engine_snapshot_read(const mo_engine *engine, const uint8_t *bytes,
     if (h.numerics != MO_NUMERICS) {
         return refuse_numerics(h.numerics, err);
     }
-    mo_status status = check_bytes(&h, bytes, size, err);
+    mo_status status = check_bytes(&h, bytes, size, engine->spec->pictures.accepted, err);
     if (status != MO_OK) {
         return status;
     }

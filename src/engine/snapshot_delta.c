@@ -178,6 +178,9 @@ static int64_t common_positions(const mo_snapshot *s, const mo_snapshot *on)
 /* Does `on` still have all that a sequence sees which parts from it there? */
 static bool sees_all(const mo_snapshot *s, const mo_snapshot *on, int64_t common)
 {
+    if (on->blocks.layers != s->engine->spec->layer_count) {
+        return false; /* compressed keys: rows have none */
+    }
     for (int i = 0; i < on->blocks.layers; i++) {
         const mo_blocks_layer *l = &on->blocks.layer[i];
         const int64_t window = s->engine->spec->layers[i].attention.window;

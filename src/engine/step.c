@@ -13,6 +13,42 @@
 
 /* ---- Before the layers ------------------------------------------------------------------------ */
 
+/* What the first rank says of token t of the step. */
+static void place_told(mo_forward *forward, const mo_slice *s, int64_t t)
+{
+    const int64_t at = forward->w->position[t];
+    const mo_row_place *p = &s->places[at - s->state->length];
+    const int64_t values = (forward->spec->pictures.features - s->first_feature) * forward->spec->width;
+    forward->w->sees[t] = at + 1 + p->ahead;
+    forward->w->row_of[t] = p->added ? s->features + (p->added - 1) * values : NULL;
+    forward->left_out = s->first_feature + 1;
+    forward->features = forward->features || p->added;
+    forward->ahead = forward->ahead || p->ahead;
+}
+
+/* Token t of the step, of a model that reads pictures: is it a row of one? And what it sees. */
+static bool place_row(mo_forward *forward, const mo_slice *s, int64_t t)
+{
+    const int64_t at = forward->w->position[t];
+    const mo_image_place *p = s->images ? mo_image_list_find(s->images, at) : NULL;
+    const float *values = p ? atomic_load(&p->image->values) : NULL;
+    forward->w->sees[t] = at + 1;
+    forward->w->row_of[t] = NULL;
+    if (s->places) {
+        place_told(forward, s, t);
+    }
+    if (!values) {
+        return false;
+    }
+    forward->w->row_of[t] = values + (at - p->at) * (1 + p->image->features) * p->image->width;
+    if (forward->spec->pictures.both_ways) {
+        forward->w->sees[t] = p->at + mo_image_rows(p->image);
+        forward->ahead = true;
+    }
+    forward->features = forward->features || p->image->features > 0;
+    return true;
+}
+
 /* Token t of the step: its session, position and slice. */
 static mo_status place_tokens(mo_forward *forward, mo_error *err)
 {
@@ -31,14 +67,15 @@ static mo_status place_tokens(mo_forward *forward, mo_error *err)
                            (long long)s->state->context);
         }
         for (int64_t j = 0; j < s->count; j++, t++) {
-            if (forward->spec->first_layer == 0 &&
+            forward->w->state_of[t] = s->state;
+            forward->w->position[t] = s->state->length + j;
+            forward->w->slice_of[t] = i;
+            const bool row = forward->w->row_of && place_row(forward, s, t);
+            if (forward->spec->first_layer == 0 && !row &&
                 (s->tokens[j] < 0 || s->tokens[j] >= forward->spec->vocab)) {
                 return mo_fail(err, MO_EINVAL, "token %d is not in the vocabulary of %lld tokens",
                                s->tokens[j], (long long)forward->spec->vocab);
             }
-            forward->w->state_of[t] = s->state;
-            forward->w->position[t] = s->state->length + j;
-            forward->w->slice_of[t] = i;
         }
     }
     forward->tokens = t;
@@ -126,6 +163,10 @@ static bool embed_token(mo_forward *forward, int64_t t, int thread)
     const mo_slice *s = &forward->slices[forward->w->slice_of[t]];
     const int32_t token = s->tokens[forward->w->position[t] - s->state->length];
     float *x = forward->w->x + t * n;
+    if (forward->w->row_of && forward->w->row_of[t]) {
+        memcpy(x, forward->w->row_of[t], sizeof *x * (size_t)n);
+        return true;
+    }
     const uint8_t *row = embedding_row(forward, token, mo_format_row_bytes(mo_format_of(e->type), n), thread);
     if (!row) {
         return false;
@@ -137,6 +178,19 @@ static bool embed_token(mo_forward *forward, int64_t t, int thread)
     return true;
 }
 
+/* The coordinates that rotate a token's heads. */
+static void position_of(const mo_forward *forward, int64_t t, int64_t at[3])
+{
+    const mo_slice *s = &forward->slices[forward->w->slice_of[t]];
+    if (s->images) {
+        mo_image_list_position(s->images, forward->w->position[t], at);
+    } else if (s->places) {
+        memcpy(at, s->places[forward->w->position[t] - s->state->length].position, 3 * sizeof *at);
+    } else {
+        at[0] = at[1] = at[2] = forward->w->position[t];
+    }
+}
+
 /* The stream of a rank with later layers has come from the one before it. */
 static void embed(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -145,11 +199,15 @@ static void embed(void *ctx, int64_t begin, int64_t end, int thread)
         if (forward->spec->first_layer == 0 && !embed_token(forward, t, thread)) {
             return;
         }
+        int64_t at[3];
+        position_of(forward, t, at);
         for (int r = 0; r < forward->engine->rope_count; r++) {
             const int64_t stride = forward->w->rope_stride;
             float *c = forward->w->rope + (2 * r * forward->engine->batch + t) * stride;
-            mo_rope_fill(forward->engine->ropes[r], forward->w->position[t], c,
-                         c + forward->engine->batch * stride);
+            mo_rope_fill_at(forward->engine->ropes[r], at, c, c + forward->engine->batch * stride);
+        }
+        if (forward->w->q_factor) {
+            forward->w->q_factor[t] = mo_temper_at(&forward->spec->temper, forward->w->position[t]);
         }
     }
 }
@@ -185,9 +243,15 @@ static mo_status run_here(mo_forward *forward, bool *all, mo_error *err)
         *err = forward->read_error;
         return err->status;
     }
+    if (mo_linear_present(&forward->spec->head.join)) {
+        mo_forward_join(forward);
+    }
     if (forward->engine->tiers && forward->engine->tiers->store && !forward->slices[0].routers_only) {
         mo_store_pass(forward->engine->tiers->store,
                       forward->slices[0].prompt ? MO_STORE_PROMPT : MO_STORE_GENERATION);
+        if (!atomic_load(&forward->engine->accelerator)) {
+            mo_forward_ask_known(forward);
+        }
     }
     const mo_accelerator *accelerator = atomic_load(&forward->engine->accelerator);
     for (int i = 0; i < forward->slice_count; i++) { /* lost in a step of others, after this feed began */
@@ -205,17 +269,7 @@ static mo_status run_here(mo_forward *forward, bool *all, mo_error *err)
     }
     mo_forward_begin(forward);
     forward->stoppable = forward->tokens > SMALL_STEP;
-    for (int i = 0; i < forward->spec->layer_count; i++) {
-        status = mo_forward_cancelled(forward, err);
-        if (status == MO_OK) {
-            status = mo_forward_run_layer(forward, i, err);
-        }
-        if (status != MO_OK) {
-            return status;
-        }
-        atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
-    }
-    return MO_OK;
+    return mo_forward_run_layers(forward, 0, forward->spec->layer_count, err);
 }
 
 /* ---- In groups --------------------------------------------------------------------------------- */
@@ -230,7 +284,7 @@ static int groups_of(const mo_forward *forward)
                 !forward->slices[0].routers_only;
     for (int i = 0; i < forward->slice_count && good; i++) {
         const mo_slice *s = &forward->slices[i];
-        good = s->logits && s->logits_from < s->count;
+        good = s->logits && s->logits_from < s->count && !s->drafts;
         tokens += s->count;
     }
     const int most = good ? remote_layers->groups(remote_layers->owner, tokens) : 1;
@@ -328,46 +382,121 @@ static mo_status run_mapped(mo_forward *forward, mo_error *err)
     return status;
 }
 
-typedef struct picks {
-    const mo_slice *slices;
-    int64_t vocab;
-} picks;
-
 static void pick_some(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
-    const picks *p = ctx;
+    const mo_forward *forward = ctx;
+    const int64_t vocab = forward->spec->vocab;
     for (int64_t i = begin; i < end; i++) {
-        const mo_slice *s = &p->slices[i];
-        if (s->pick && !s->pick->made && s->logits && s->logits_from < s->count) {
-            mo_pick_run(s->pick, s->logits + (s->count - 1 - s->logits_from) * p->vocab, p->vocab);
+        const mo_slice *s = &forward->slices[i];
+        if (s->drafts) {
+            mo_pick_run_drafts(s->pick, mo_logits_row(forward, (int)i, 0), vocab);
+            if (!s->pick->made) {
+                memcpy(s->logits, mo_logits_row(forward, (int)i, s->pick->accepted),
+                       sizeof(float) * (size_t)vocab);
+            }
+        } else if (s->pick && !s->pick->made && s->logits && s->logits_from < s->count) {
+            mo_pick_run(s->pick, mo_logits_row(forward, (int)i, s->count - 1), vocab);
         }
     }
 }
 
 /* Draws for every slice that has a pick and the logits of its last token, side by side. */
-static void pick_all(mo_pool *pool, const mo_slice *slices, int count, int64_t vocab)
+static void pick_all(mo_forward *forward)
 {
     int wanted = 0;
-    for (int i = 0; i < count; i++) {
-        wanted += slices[i].pick && !slices[i].pick->made;
+    for (int i = 0; i < forward->slice_count; i++) {
+        const mo_slice *s = &forward->slices[i];
+        wanted += s->pick && !s->deferred && (!s->pick->made || s->drafts);
     }
-    picks p = {slices, vocab};
     if (wanted > 1) {
-        mo_pool_run(pool, count, 1, pick_some, &p);
+        mo_pool_run(forward->engine->pool, forward->slice_count, 1, pick_some, forward);
     } else if (wanted == 1) {
-        pick_some(&p, 0, count, 0);
+        pick_some(forward, 0, forward->slice_count, 0);
     }
+}
+
+/* What was accepted enters recurrent states, and statistics. The tokens are known whatever becomes of the device: with it, states are made
+ * again from them. */
+static void commit(mo_forward *forward)
+{
+    mo_drafts *d = &forward->engine->drafts;
+    const mo_accelerator *accelerator = atomic_load(&forward->engine->accelerator);
+    const mo_remote_layers *others = forward->engine->remote_layers;
+    mo_error err = {0};
+    if (others) {
+        others->accepted(others->owner, forward);
+    }
+    memset(d->applied, 0, sizeof *d->applied * (size_t)forward->spec->layer_count);
+    if (accelerator && accelerator->apply_drafts(accelerator->owner, forward, &err) != MO_OK) {
+        mo_engine_lose_accelerator(forward->engine, &err);
+    }
+    mo_forward_commit(forward);
+}
+
+/* The states hold the step's tokens, but for drafts that were not accepted. */
+static void extend_states(const mo_forward *forward)
+{
+    for (int i = 0; i < forward->slice_count; i++) {
+        const mo_slice *s = &forward->slices[i];
+        mo_state_extend(s->state, s->count - s->drafts + (s->drafts ? s->pick->accepted : 0), s->count);
+    }
+}
+
+/* What the states have gained, for MTP heads that will guess what follows. What comes out of other ranks' layers is here for rows whose logits
+ * are wanted: a head knows no prompts of theirs but for the last token. */
+static void follow(const mo_forward *forward)
+{
+    const mo_streams *streams = &forward->spec->streams;
+    const float *stream = streams->count ? forward->w->streams.x : forward->w->x;
+    const int64_t values = (streams->count ? streams->count : 1) * forward->spec->width;
+    const bool remote = forward->engine->remote_layers != NULL;
+    int64_t first = 0;
+    for (int i = 0; i < forward->slice_count; i++) {
+        const mo_slice *s = &forward->slices[i];
+        if (s->follow) {
+            const int64_t kept = s->count - s->drafts + (s->drafts ? s->pick->accepted : 0);
+            const int64_t from = !remote ? 0 : s->logits ? s->logits_from : kept;
+            if (from < kept) {
+                s->follow(s->head, forward->spec, s->tokens + from, s->state->length - kept + from,
+                          kept - from, stream + (first + from) * values);
+            }
+        }
+        first += s->count;
+    }
+}
+
+static bool is_deferred(const mo_slice *slices, int count)
+{
+    bool any = false;
+    for (int i = 0; i < count; i++) {
+        any |= slices[i].deferred;
+    }
+    return any;
+}
+
+/* What a step that succeeded leaves behind, once all is picked. */
+static void end(mo_forward *forward)
+{
+    if (is_deferred(forward->slices, forward->slice_count)) {
+        return;
+    }
+    if (mo_forward_has_drafts(forward)) {
+        commit(forward);
+    }
+    extend_states(forward);
+    follow(forward);
 }
 
 /* Does the step have a time that can be split? */
 static bool is_large(const mo_slice *slices, int count)
 {
-    int64_t tokens = 0;
+    int64_t tokens = 0, drafts = 0;
     for (int i = 0; i < count; i++) {
         tokens += slices[i].count;
+        drafts += slices[i].drafts;
     }
-    return tokens > SMALL_STEP && !slices[0].routers_only;
+    return tokens > SMALL_STEP && !drafts && !slices[0].routers_only;
 }
 
 static void count_time(mo_engine_counters *c, const mo_slice *slices, int count, int64_t ns)
@@ -392,21 +521,47 @@ static bool is_counted(const mo_slice *slices, int count)
     return any;
 }
 
+static mo_forward forward_of(mo_engine *engine, const mo_slice *slices, int count, bool counted)
+{
+    return (mo_forward){.engine = engine,
+                        .tally = counted ? atomic_load(&engine->tally) : NULL,
+                        .spec = engine->spec,
+                        .k = engine->kernels,
+                        .w = &engine->space,
+                        .slices = slices,
+                        .slice_count = count};
+}
+
+void mo_step_commit(mo_engine *engine, const mo_slice *slices, int count)
+{
+    mo_engine_take_turn(engine);
+    mo_host_float_mode();
+    mo_forward forward = forward_of(engine, slices, count, is_counted(slices, count));
+    commit(&forward);
+    extend_states(&forward);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void mo_step_abandon(mo_engine *engine, const mo_slice *slices, int count)
+{
+    mo_engine_take_turn(engine);
+    for (int i = 0; i < count; i++) {
+        if (!slices[i].drafts) {
+            mo_state_extend(slices[i].state, slices[i].count, slices[i].count);
+        }
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
 mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error *err)
 {
     mo_error own = {0};
     err = err ? err : &own; /* what is logged, and what decides below, is read from it */
-    pthread_mutex_lock(&engine->lock);
+    mo_engine_take_turn(engine);
     mo_host_float_mode();
     const bool counted = is_counted(slices, count);
     const mo_engine_counters before = engine->counters;
-    mo_forward forward = {.engine = engine,
-                          .tally = counted ? atomic_load(&engine->tally) : NULL,
-                          .spec = engine->spec,
-                          .k = engine->kernels,
-                          .w = &engine->space,
-                          .slices = slices,
-                          .slice_count = count};
+    mo_forward forward = forward_of(engine, slices, count, counted);
     mo_split split = {.steps = 1};
     const int64_t began = mo_clock_ns();
     forward.split = engine->splits && counted && is_large(slices, count) ? &split : NULL;
@@ -421,9 +576,8 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
         mo_engine_lose_accelerator(engine, err);
     }
     for (int i = 0; i < count; i++) {
-        if (status == MO_OK) {
-            slices[i].state->length += slices[i].count;
-        } else if ((slices[i].state->recurrent && forward.begun) || forward.forget) {
+        const bool written = slices[i].state->recurrent && forward.begun && !slices[i].drafts;
+        if (status != MO_OK && (written || forward.forget)) {
             mo_state_reset(slices[i].state);
         }
     }
@@ -432,10 +586,11 @@ mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error
         engine->counters.tokens += (uint64_t)forward.tokens;
         count_time(&engine->counters, slices, count, took);
     }
-    engine->counters = counted ? engine->counters : before;
     if (status == MO_OK) {
-        pick_all(engine->pool, slices, count, engine->spec->vocab);
+        pick_all(&forward);
+        end(&forward);
     }
+    engine->counters = counted ? engine->counters : before;
     if (engine->after_step) {
         engine->after_step(engine->after_step_user);
     }

@@ -12,4 +12,10 @@
  * layers, and on the CPU within one where the step has more than 8 tokens; while one of them is wanted it goes on for all. */
 mo_status mo_step(mo_engine *engine, const mo_slice *slices, int count, mo_error *err);
 
+/* The end of a step that had deferred drafts, with the same slices, before any other step: their picks say how many were accepted. The step has
+ * changed no state of them, nor the length of any; without this call they hold what they held. */
+void mo_step_commit(mo_engine *engine, const mo_slice *slices, int count);
+/* It is not going to end: the other slices of it hold their tokens. */
+void mo_step_abandon(mo_engine *engine, const mo_slice *slices, int count);
+
 #endif

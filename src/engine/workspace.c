@@ -4,6 +4,12 @@
 
 #include "base/host.h"
 #include "base/status.h"
+#include "engine/cutter.h"
+#include "numeric/compress.h"
+#include "numeric/delta.h"
+
+/* Most products that read what the mixer reads. */
+enum { MIXER_PRODUCTS = 7 };
 
 static int64_t max64(int64_t a, int64_t b)
 {
@@ -15,6 +21,7 @@ static void extend_attention(mo_extent *e, const mo_attention *a)
     e->mixer_q = max64(e->mixer_q, a->heads * a->k_len * (a->gated ? 2 : 1));
     e->mixer_k = max64(e->mixer_k, a->kv_heads * a->k_len);
     e->mixer_v = max64(e->mixer_v, a->kv_heads * a->v_len);
+    e->gates = max64(e->gates, a->gate.w.rows);
     e->mixed = max64(e->mixed, mo_attention_out(a));
     e->queries = max64(e->queries, mo_attention_part(a));
     e->k_len = max64(e->k_len, a->k_len);
@@ -35,14 +42,54 @@ static void extend_attention(mo_extent *e, const mo_attention *a)
     }
 }
 
+/* Bytes of the blocks of one chunk of positions in any format, or of one block. */
+static int64_t chunk_bytes(const mo_attention *a, bool one)
+{
+    int64_t bytes = 0;
+    for (int kv = 0; kv < MO_KV_TYPES; kv++) {
+        mo_kv_shape shape = mo_attention_cache(a, (mo_kv_type)kv);
+        shape.index = 0;
+        bytes = max64(bytes, mo_kv_block_bytes(shape) * (one ? 1 : mo_kv_chunk(kv) / MO_KV_BLOCK));
+    }
+    return bytes;
+}
+
+static void extend_compressed(mo_extent *e, const mo_attention *a)
+{
+    const mo_compressed *c = &a->compressed;
+    if (c->groups) {
+        e->latent.in = max64(e->latent.in, c->q_a.w.rows);
+        e->latent.mixed = max64(e->latent.mixed, c->group_out.w.cols);
+        e->compressed.groups = max64(e->compressed.groups, c->groups);
+        e->compressed.pairs = max64(e->compressed.pairs, mo_attention_pairs(a));
+        e->compressed.key = max64(e->compressed.key, max64(a->k_len, c->index.length));
+        e->index.gathered = max64(e->index.gathered, chunk_bytes(a, false));
+        e->index.block = max64(e->index.block, chunk_bytes(a, true));
+    }
+}
+
+static void extend_index(mo_extent *e, const mo_attention *a)
+{
+    const mo_indexer *x = &a->index;
+    if (x->top) {
+        e->index.q = max64(e->index.q, x->heads * x->length);
+        e->index.k = max64(e->index.k, mo_attention_index(a));
+        e->index.heads = max64(e->index.heads, x->heads);
+        e->index.top = max64(e->index.top, x->top);
+        e->index.gathered = max64(e->index.gathered, chunk_bytes(a, false));
+        e->index.block = max64(e->index.block, chunk_bytes(a, true));
+    }
+}
+
 static void extend_delta(mo_extent *e, const mo_delta *d)
 {
     const int64_t values = d->v_heads * d->head;
     e->mixer_q =
         max64(e->mixer_q, 2 * (2 * d->k_heads * d->head + values)); /* before and after the convolution */
     e->mixer_k = max64(e->mixer_k, values);
-    e->mixer_v = max64(e->mixer_v, 2 * (int64_t)d->v_heads);
+    e->mixer_v = max64(e->mixer_v, mo_delta_gate_values(d->decay, d->v_heads, d->head));
     e->mixed = max64(e->mixed, values);
+    e->parts = max64(e->parts, max64(d->alpha_in.w.rows, d->gate_in.w.rows));
 }
 
 static void extend_short_conv(mo_extent *e, const mo_short_conv *s)
@@ -63,10 +110,15 @@ static void extend_mamba(mo_extent *e, const mo_mamba *m)
 static void extend_mixer(mo_extent *e, const mo_layer *l)
 {
     switch (l->mixer) {
-    case MO_MIXER_ATTENTION: extend_attention(e, &l->attention); break;
+    case MO_MIXER_ATTENTION:
+        extend_attention(e, &l->attention);
+        extend_index(e, &l->attention);
+        extend_compressed(e, &l->attention);
+        break;
     case MO_MIXER_DELTA: extend_delta(e, &l->delta); break;
     case MO_MIXER_SHORT_CONV: extend_short_conv(e, &l->short_conv); break;
     case MO_MIXER_MAMBA: extend_mamba(e, &l->mamba); break;
+    case MO_MIXER_NONE: break;
     }
 }
 
@@ -80,6 +132,8 @@ mo_extent mo_extent_of(const mo_model_spec *spec)
             e.experts = max64(e.experts, l->moe.experts);
             e.used = max64(e.used, l->moe.used);
             e.expert_width = max64(e.expert_width, l->moe.width);
+            e.expert_io = max64(e.expert_io, l->moe.io);
+            e.expert_latent = max64(e.expert_latent, l->moe.latent_down.w.rows);
             e.side_width = max64(e.side_width, l->moe.shared.up.w.rows);
         }
         if (l->dense) {
@@ -89,48 +143,36 @@ mo_extent mo_extent_of(const mo_model_spec *spec)
     return e;
 }
 
-/* Cuts 64-byte aligned pieces off a block; counts only while base is NULL. */
-typedef struct cutter {
-    uint8_t *base;
-    size_t used;
-} cutter;
-
-static void *cut(cutter *c, int64_t count, size_t bytes)
+static void *cut_acts(mo_cutter *c, int64_t rows, int64_t cols)
 {
-    void *piece = c->base ? c->base + c->used : NULL;
-    c->used += ((size_t)count * bytes + 63) / 64 * 64;
-    return piece;
+    return mo_cut(c, 1, mo_acts_bytes(rows, cols));
 }
 
-static void *cut_acts(cutter *c, int64_t rows, int64_t cols)
-{
-    return cut(c, 1, mo_acts_bytes(rows, cols));
-}
-
-static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_t context, int threads)
+static void cut_attention(mo_cutter *c, mo_workspace *w, const mo_extent *e, int64_t context, int threads)
 {
     const int64_t chunks =
         (context + MO_KV_BLOCK - 1) / MO_KV_BLOCK + 1; /* of the format with the shortest */
     const int64_t queries = e->queries * MO_QUERY_TILE;
     w->partial_floats = chunks * e->head_floats;
-    w->partial = cut(c, w->partial_floats, sizeof(float));
-    w->codes = cut(c, MO_CHUNKED_TOKENS * e->code_bytes, 1);
-    w->g = cut(c, MO_CHUNKED_TOKENS * 2 * e->heads, sizeof(float));
-    w->made = cut(c, e->heads, sizeof *w->made);
-    mo_attend_space *spaces = cut(c, threads, sizeof *spaces);
+    w->partial = mo_cut(c, w->partial_floats, sizeof(float));
+    w->codes = mo_cut(c, MO_CHUNKED_TOKENS * e->code_bytes, 1);
+    w->g = mo_cut(c, MO_CHUNKED_TOKENS * 2 * e->heads, sizeof(float));
+    w->made = mo_cut(c, e->heads, sizeof *w->made);
+    mo_attend_space *spaces = mo_cut(c, threads, sizeof *spaces);
     for (int i = 0; i < threads; i++) {
         const mo_attend_space s = {
-            .q = cut(c, queries * e->k_len, sizeof(float)),
-            .o = cut(c, queries * e->v_len, sizeof(float)),
-            .O = cut(c, queries * e->v_len, sizeof(float)),
-            .codes = cut(c, queries * 2 * e->plane, 1),
-            .g = cut(c, 2 * queries, sizeof(float)),
-            .m = cut(c, queries, sizeof(float)),
-            .l = cut(c, queries, sizeof(float)),
-            .r = cut(c, queries, sizeof(float)),
-            .M = cut(c, queries, sizeof(float)),
-            .L = cut(c, queries, sizeof(float)),
+            .q = mo_cut(c, queries * e->k_len, sizeof(float)),
+            .o = mo_cut(c, queries * e->v_len, sizeof(float)),
+            .O = mo_cut(c, queries * e->v_len, sizeof(float)),
+            .codes = mo_cut(c, queries * 2 * e->plane, 1),
+            .g = mo_cut(c, 2 * queries, sizeof(float)),
+            .m = mo_cut(c, queries, sizeof(float)),
+            .l = mo_cut(c, queries, sizeof(float)),
+            .r = mo_cut(c, queries, sizeof(float)),
+            .M = mo_cut(c, queries, sizeof(float)),
+            .L = mo_cut(c, queries, sizeof(float)),
             .scratch = w->scratch ? &w->scratch[i] : NULL,
+            .gathered = mo_cut(c, e->index.gathered, 1),
         };
         if (spaces) {
             spaces[i] = s;
@@ -139,95 +181,176 @@ static void cut_attention(cutter *c, mo_workspace *w, const mo_extent *e, int64_
     w->attend = spaces;
 }
 
-static void cut_latent(cutter *c, mo_workspace *w, const mo_extent *e, int64_t batch)
+static void cut_latent(mo_cutter *c, mo_workspace *w, const mo_extent *e, int64_t batch)
 {
     if (e->latent.heads) {
         w->latent.in = cut_acts(c, batch, e->latent.in);
-        w->latent.q = cut(c, batch * e->latent.q, sizeof(float));
+        w->latent.q = mo_cut(c, batch * e->latent.q, sizeof(float));
         w->latent.plain = cut_acts(c, batch * e->latent.heads, e->latent.plain);
         w->latent.mixed = cut_acts(c, batch * e->latent.heads, e->latent.mixed);
-        w->latent.acts = cut(c, 2 * e->latent.heads, sizeof *w->latent.acts);
+        w->latent.acts = mo_cut(c, 2 * e->latent.heads, sizeof *w->latent.acts);
     }
 }
 
-static void cut_ffn(cutter *c, mo_workspace *w, const mo_extent *e, int64_t width, int64_t batch)
+static void cut_compressed(mo_cutter *c, mo_workspace *w, const mo_extent *e, int64_t batch, int threads)
+{
+    const mo_compressed_extent *x = &e->compressed;
+    if (!x->groups) {
+        return;
+    }
+    w->latent.in = cut_acts(c, batch, e->latent.in);
+    w->latent.mixed = cut_acts(c, batch * x->groups, e->latent.mixed);
+    w->latent.acts = mo_cut(c, x->groups, sizeof *w->latent.acts);
+    w->compressed = (mo_compressed_space){.weight_floats = MO_COMPRESS_ROWS * x->key,
+                                          .key_floats = x->key,
+                                          .turn_floats = 2 * e->pairs,
+                                          .row_bytes = 4 * x->key + (int64_t)sizeof(float)};
+    w->compressed.pairs = mo_cut(c, batch * x->pairs, sizeof(float));
+    w->compressed.weights = mo_cut(c, threads * w->compressed.weight_floats, sizeof(float));
+    w->compressed.key = mo_cut(c, threads * x->key, sizeof(float));
+    w->compressed.turn = mo_cut(c, threads * w->compressed.turn_floats, sizeof(float));
+    w->compressed.row = mo_cut(c, threads * w->compressed.row_bytes, 1);
+}
+
+static void cut_streams(mo_cutter *c, mo_workspace *w, const mo_model_spec *spec, int64_t batch)
+{
+    if (spec->streams.count) {
+        const int64_t values = MO_STREAMS * spec->width;
+        w->streams.x = mo_cut(c, batch * values, sizeof(float));
+        w->streams.in = cut_acts(c, batch, values);
+        w->streams.mix = mo_cut(c, batch * MO_STREAMS_MIX, sizeof(float));
+        w->streams.shares = mo_cut(c, batch, sizeof *w->streams.shares);
+    }
+}
+
+static void cut_index(mo_cutter *c, mo_workspace *w, const mo_extent *e, int64_t batch, int64_t context,
+                      int threads)
+{
+    const mo_index_extent *x = &e->index;
+    if (!x->top) {
+        return;
+    }
+    w->index.context = context;
+    w->index.q = mo_cut(c, batch * x->q, sizeof(float));
+    w->index.k = mo_cut(c, batch * x->k, sizeof(float));
+    w->index.share = mo_cut(c, batch * x->heads, sizeof(float));
+    w->index.scores = mo_cut(c, MO_CHUNKED_TOKENS * context, sizeof(float));
+    w->index.kept = mo_cut(c, batch * x->top, sizeof(int32_t));
+    mo_index_place *places = mo_cut(c, threads, sizeof *places);
+    for (int i = 0; i < threads; i++) {
+        const mo_index_place p = {
+            .products = mo_cut(c, MO_QUERY_TILE * x->heads * MO_KV_BLOCK, sizeof(float)),
+            .scores = mo_cut(c, MO_QUERY_TILE * MO_KV_BLOCK, sizeof(float)),
+            .rank = mo_cut(c, MO_QUERY_TILE * 2 * x->top, sizeof(uint32_t)),
+            .position = mo_cut(c, MO_QUERY_TILE * 2 * x->top, sizeof(int32_t)),
+        };
+        if (places) {
+            places[i] = p;
+        }
+    }
+    w->index.place = places;
+}
+
+static void cut_ffn(mo_cutter *c, mo_workspace *w, const mo_extent *e, int64_t width, int64_t batch)
 {
     const int64_t rows = batch * e->used;
-    w->scores = cut(c, batch * e->experts, sizeof(float));
-    w->picks.ids = cut(c, rows, sizeof(int32_t));
-    w->picks.weights = cut(c, rows, sizeof(float));
-    w->picks.token_of = cut(c, rows, sizeof(int32_t));
-    w->picks.row_of = cut(c, rows, sizeof(int32_t));
-    w->identity = cut(c, rows, sizeof(int32_t));
+    w->scores = mo_cut(c, batch * e->experts, sizeof(float));
+    w->picks.ids = mo_cut(c, rows, sizeof(int32_t));
+    w->picks.weights = mo_cut(c, rows, sizeof(float));
+    w->picks.token_of = mo_cut(c, rows, sizeof(int32_t));
+    w->picks.row_of = mo_cut(c, rows, sizeof(int32_t));
+    w->identity = mo_cut(c, rows, sizeof(int32_t));
     for (int64_t i = 0; w->identity && i < rows; i++) {
         w->identity[i] = (int32_t)i;
     }
-    w->picks.first = cut(c, e->experts + 1, sizeof(int32_t));
-    w->picks.count = cut(c, e->experts, sizeof(int32_t));
-    w->rows = cut(c, rows, sizeof(int32_t));
-    w->needs = cut(c, e->experts, sizeof(mo_need));
+    w->picks.first = mo_cut(c, e->experts + 1, sizeof(int32_t));
+    w->picks.count = mo_cut(c, e->experts, sizeof(int32_t));
+    w->rows = mo_cut(c, rows, sizeof(int32_t));
+    w->needs = mo_cut(c, e->experts, sizeof(mo_need));
     w->guess_in = cut_acts(c, 1, width);
-    w->guess_scores = cut(c, e->experts, sizeof(float));
+    w->guess_scores = mo_cut(c, e->experts, sizeof(float));
     if (e->expert_width) {
-        w->gate = cut(c, rows * e->expert_width, sizeof(float));
-        w->up = cut(c, rows * e->expert_width, sizeof(float));
+        w->gate = mo_cut(c, rows * e->expert_width, sizeof(float));
+        w->up = mo_cut(c, rows * e->expert_width, sizeof(float));
         w->hidden = cut_acts(c, rows, e->expert_width);
-        w->down = cut(c, rows * width, sizeof(float));
+        w->down = mo_cut(c, rows * e->expert_io, sizeof(float));
     }
-    w->side.gate = cut(c, batch * e->side_width, sizeof(float));
-    w->side.up = cut(c, batch * e->side_width, sizeof(float));
+    if (e->expert_latent) {
+        w->latent_experts.in = cut_acts(c, batch, e->expert_latent);
+        w->latent_experts.sum = cut_acts(c, batch, e->expert_latent);
+        w->latent_experts.up = mo_cut(c, batch * width, sizeof(float));
+    }
+    w->side.gate = mo_cut(c, batch * e->side_width, sizeof(float));
+    w->side.up = mo_cut(c, batch * e->side_width, sizeof(float));
     w->side.hidden = cut_acts(c, batch, e->side_width);
-    w->side.down = cut(c, batch * width, sizeof(float));
-    w->side.weight = cut(c, batch, sizeof(float));
+    w->side.down = mo_cut(c, batch * width, sizeof(float));
+    w->side.weight = mo_cut(c, batch, sizeof(float));
 }
 
-static void cut_jobs(cutter *c, mo_jobs *jobs, int64_t limit, const mo_kernels *kernels, mo_scratch *scratch)
+static void cut_jobs(mo_cutter *c, mo_jobs *jobs, int64_t limit, const mo_kernels *kernels,
+                     mo_scratch *scratch)
 {
-    *jobs = (mo_jobs){
-        .kernels = kernels, .scratch = scratch, .list = cut(c, limit, sizeof(mo_job)), .limit = (int)limit};
+    *jobs = (mo_jobs){.kernels = kernels,
+                      .scratch = scratch,
+                      .list = mo_cut(c, limit, sizeof(mo_job)),
+                      .limit = (int)limit};
 }
 
-static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const mo_kernels *kernels,
+static void lay_out(mo_cutter *c, mo_workspace *w, const mo_model_spec *spec, const mo_kernels *kernels,
                     int64_t batch, int64_t context, int threads, int ropes)
 {
     const mo_extent e = mo_extent_of(spec);
     const int64_t products = max64(e.experts, MO_APART_TOKENS * e.used);
-    w->scratch = cut(c, threads, sizeof *w->scratch);
-    w->state_of = cut(c, batch, sizeof(void *));
-    w->position = cut(c, batch, sizeof *w->position);
-    w->slice_of = cut(c, batch, sizeof *w->slice_of);
-    w->chunk_first = cut(c, batch + 1, sizeof *w->chunk_first);
-    w->x = cut(c, batch * spec->width, sizeof(float));
-    w->in = cut_acts(c, batch, spec->width);
-    w->in_dense = cut_acts(c, batch, spec->width);
-    w->in_router = cut_acts(c, batch, spec->width);
-    w->q = cut(c, batch * e.mixer_q, sizeof(float));
-    w->k = cut(c, batch * e.mixer_k, sizeof(float));
-    w->v = cut(c, batch * e.mixer_v, sizeof(float));
+    w->scratch = mo_cut(c, threads, sizeof *w->scratch);
+    w->state_of = mo_cut(c, batch, sizeof(void *));
+    w->position = mo_cut(c, batch, sizeof *w->position);
+    w->slice_of = mo_cut(c, batch, sizeof *w->slice_of);
+    w->chunk_first = mo_cut(c, batch + 1, sizeof *w->chunk_first);
+    w->row_of = spec->pictures.accepted ? mo_cut(c, batch, sizeof *w->row_of) : NULL;
+    w->sees = spec->pictures.accepted ? mo_cut(c, batch, sizeof *w->sees) : NULL;
+    w->x = mo_cut(c, batch * spec->width, sizeof(float));
+    w->in = cut_acts(c, batch, max64(spec->width, e.expert_io)); /* another rank's experts read it too */
+    w->in_dense = cut_acts(c, batch, max64(spec->width, e.parts));
+    w->in_router = cut_acts(c, batch, max64(spec->width, e.parts));
+    if (mo_linear_present(&spec->head.join)) {
+        w->joined = cut_acts(c, batch * (spec->streams.count ? MO_STREAMS : 1), 2 * spec->width);
+    }
+    w->q = mo_cut(c, batch * e.mixer_q, sizeof(float));
+    w->k = mo_cut(c, batch * e.mixer_k, sizeof(float));
+    w->v = mo_cut(c, batch * e.mixer_v, sizeof(float));
+    w->gates = mo_cut(c, batch * e.gates, sizeof(float));
     w->mixed = cut_acts(c, batch, e.mixed);
-    w->y = cut(c, batch * spec->width, sizeof(float));
+    w->y = mo_cut(c, batch * spec->width, sizeof(float));
     w->rope_stride = e.pairs;
-    w->rope = cut(c, 2 * ropes * batch * e.pairs, sizeof(float));
-    w->row = cut(c, threads, (size_t)mo_format_row_bytes(mo_format_of(spec->embed.type), spec->width));
+    w->rope = mo_cut(c, 2 * ropes * batch * e.pairs, sizeof(float));
+    w->q_factor = spec->temper.scale != 0.0 ? mo_cut(c, batch, sizeof(float)) : NULL;
+    w->row = mo_cut(c, threads, (size_t)mo_format_row_bytes(mo_format_of(spec->embed.type), spec->width));
     cut_attention(c, w, &e, context, threads);
     cut_latent(c, w, &e, batch);
+    cut_compressed(c, w, &e, batch, threads);
+    cut_streams(c, w, spec, batch);
+    cut_index(c, w, &e, batch, context, threads);
     cut_ffn(c, w, &e, spec->width, batch);
-    w->logits.token = cut(c, batch, sizeof *w->logits.token);
-    w->logits.row = cut(c, batch, sizeof *w->logits.row);
-    w->logits.piece = cut(c, (int64_t)threads * MO_LOGITS_TOKENS * MO_LOGITS_ROWS, sizeof(float));
-    cut_jobs(c, &w->phases.mixer_in, 4, kernels, w->scratch);
-    cut_jobs(c, &w->phases.latent_queries, 1, kernels, w->scratch);
+    w->logits.token = mo_cut(c, batch, sizeof *w->logits.token);
+    w->logits.row = mo_cut(c, batch, sizeof *w->logits.row);
+    w->logits.piece = mo_cut(c, (int64_t)threads * MO_LOGITS_TOKENS * MO_LOGITS_ROWS, sizeof(float));
+    cut_jobs(c, &w->phases.join, 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.streams[0], 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.streams[1], 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.mixer_in, MIXER_PRODUCTS, kernels, w->scratch);
+    cut_jobs(c, &w->phases.latent_queries, 2, kernels, w->scratch);
     cut_jobs(c, &w->phases.latent_absorb, e.latent.heads, kernels, w->scratch);
-    cut_jobs(c, &w->phases.latent_expand, e.latent.heads, kernels, w->scratch);
-    cut_jobs(c, &w->phases.mixer_parts, 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.latent_expand, max64(e.latent.heads, e.compressed.groups), kernels, w->scratch);
+    cut_jobs(c, &w->phases.mixer_parts, 2, kernels, w->scratch);
     cut_jobs(c, &w->phases.mixer_dt, 1, kernels, w->scratch);
     cut_jobs(c, &w->phases.mixer_out, 1, kernels, w->scratch);
-    cut_jobs(c, &w->phases.router, 1, kernels, w->scratch);
+    cut_jobs(c, &w->phases.router, 2, kernels, w->scratch);
     cut_jobs(c, &w->phases.ffn_in, 2 * products + 3, kernels, w->scratch);
     cut_jobs(c, &w->phases.ffn_out, products + 1, kernels, w->scratch);
-    w->flow = (mo_flow){.units = cut(c, products + 3, sizeof(mo_flow_unit)),
-                        .after = cut(c, products + 3, sizeof(int32_t)),
+    w->flow = (mo_flow){.units = mo_cut(c, products + 3, sizeof(mo_flow_unit)),
+                        .after = mo_cut(c, products + 3, sizeof(int32_t)),
                         .limit = (int)products + 3};
+    cut_jobs(c, &w->phases.ffn_latent, 1, kernels, w->scratch);
     cut_jobs(c, &w->phases.guess, 1, kernels, w->scratch);
     cut_jobs(c, &w->phases.output, 1, kernels, w->scratch);
 }
@@ -235,34 +358,46 @@ static void lay_out(cutter *c, mo_workspace *w, const mo_model_spec *spec, const
 /* ---- Adapters ---- */
 
 /* The lists of products that adapters can change. */
-enum { ADAPTED = 11 };
+enum { ADAPTED = 14 };
 static void adapted_lists(mo_workspace *w, mo_jobs *lists[ADAPTED])
 {
     mo_jobs *const all[ADAPTED] = {
         &w->phases.mixer_in,    &w->phases.latent_queries, &w->phases.latent_absorb, &w->phases.latent_expand,
         &w->phases.mixer_parts, &w->phases.mixer_dt,       &w->phases.mixer_out,     &w->phases.router,
-        &w->phases.ffn_in,      &w->phases.ffn_out,        &w->phases.output};
+        &w->phases.ffn_in,      &w->phases.ffn_out,        &w->phases.ffn_latent,    &w->phases.output,
+        &w->phases.streams[0],  &w->phases.streams[1]};
     memcpy(lists, all, sizeof all);
+}
+
+/* Products of the results of groups of heads; 0: there are none. */
+static int64_t groups_of(const mo_model_spec *spec)
+{
+    int64_t groups = 0;
+    for (int i = 0; i < spec->layer_count; i++) {
+        groups = max64(groups, spec->layers[i].attention.compressed.groups);
+    }
+    return groups;
 }
 
 /* The rows that the products of one phase have together. */
 static int64_t low_rows(const mo_model_spec *spec, int64_t batch)
 {
-    return batch * (2 * mo_extent_of(spec).used + 3);
+    const mo_extent e = mo_extent_of(spec);
+    return batch * max64(max64(2 * e.used + 3, MIXER_PRODUCTS), groups_of(spec));
 }
 
-static void lay_out_low(cutter *c, mo_workspace *w, const mo_model_spec *spec, int64_t batch, int adapters,
+static void lay_out_low(mo_cutter *c, mo_workspace *w, const mo_model_spec *spec, int64_t batch, int adapters,
                         int64_t ranks)
 {
     mo_jobs *lists[ADAPTED];
     adapted_lists(w, lists);
-    mo_jobs *low = cut(c, ADAPTED, sizeof *low);
-    w->adapting.uses = cut(c, batch * MO_ADAPTERS_USED, sizeof *w->adapting.uses);
-    w->adapting.u = cut(c, low_rows(spec, batch) * ranks, sizeof(float));
+    mo_jobs *low = mo_cut(c, ADAPTED, sizeof *low);
+    w->adapting.uses = mo_cut(c, batch * MO_ADAPTERS_USED, sizeof *w->adapting.uses);
+    w->adapting.u = mo_cut(c, low_rows(spec, batch) * ranks, sizeof(float));
     for (int i = 0; i < ADAPTED; i++) {
         const int64_t limit = (int64_t)lists[i]->limit * adapters;
-        lists[i]->lows = cut(c, limit, sizeof(mo_low));
-        mo_job *list = cut(c, limit, sizeof *list);
+        lists[i]->lows = mo_cut(c, limit, sizeof(mo_low));
+        mo_job *list = mo_cut(c, limit, sizeof *list);
         if (low) {
             low[i] = (mo_jobs){.kernels = w->phases.mixer_in.kernels,
                                .scratch = w->scratch,
@@ -276,7 +411,7 @@ static void lay_out_low(cutter *c, mo_workspace *w, const mo_model_spec *spec, i
 size_t mo_workspace_low_bytes(const mo_model_spec *spec, int64_t batch, int adapters, int64_t ranks)
 {
     mo_workspace w = {0};
-    cutter lists = {0}, c = {0};
+    mo_cutter lists = {0}, c = {0};
     lay_out(&lists, &w, spec, NULL, 1, 1, 1, 1); /* how many products the lists have */
     lay_out_low(&c, &w, spec, batch, adapters, ranks);
     return adapters ? c.used : 0;
@@ -297,7 +432,7 @@ mo_status mo_workspace_lower(mo_workspace *w, const mo_model_spec *spec, int64_t
     }
     w->low_memory = memory;
     w->low_bytes = bytes;
-    cutter c = {.base = memory};
+    mo_cutter c = {.base = memory};
     if (memory) {
         lay_out_low(&c, w, spec, batch, adapters, ranks);
     }
@@ -309,7 +444,7 @@ mo_status mo_workspace_lower(mo_workspace *w, const mo_model_spec *spec, int64_t
 size_t mo_workspace_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads, int ropes)
 {
     mo_workspace w = {0};
-    cutter c = {0};
+    mo_cutter c = {0};
     lay_out(&c, &w, spec, NULL, batch, context, threads, ropes);
     return c.used;
 }
@@ -324,7 +459,7 @@ mo_status mo_workspace_init(mo_workspace *w, const mo_model_spec *spec, const mo
                        "working memory of %.1f MiB is not available; choose a smaller `batch` or `context`",
                        (double)w->bytes / (1 << 20));
     }
-    cutter c = {.base = w->memory};
+    mo_cutter c = {.base = w->memory};
     lay_out(&c, w, spec, kernels, batch, context, threads, ropes);
     mo_jobs *lists[ADAPTED];
     adapted_lists(w, lists);

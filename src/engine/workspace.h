@@ -2,13 +2,14 @@
 #ifndef MO_ENGINE_WORKSPACE_H
 #define MO_ENGINE_WORKSPACE_H
 
-#include "engine/flow.h"
 #include "engine/jobs.h"
 #include "experts/picks.h"
 #include "experts/store.h"
 #include "kv/state.h"
 #include "model/parts.h"
 #include "numeric/acts.h"
+#include "numeric/index.h"
+#include "numeric/streams.h"
 
 /* Tokens whose queries share a pass over the keys; the most tokens whose chunks are made side by side. */
 enum { MO_QUERY_TILE = 8, MO_CHUNKED_TOKENS = 8 };
@@ -25,6 +26,7 @@ typedef struct mo_attend_space {
     int8_t *codes;                /* [queries][2 * mo_kv_padded(k_len)]: coded queries */
     float *g, *m, *l, *r, *M, *L; /* [queries]; g of latent rows twice */
     mo_scratch *scratch;          /* the thread's */
+    uint8_t *gathered;            /* blocks of one chunk of positions that an indexer has kept */
 } mo_attend_space;
 
 /* Something that one thread sets and others look for, on a line of its own. */
@@ -42,6 +44,47 @@ typedef struct mo_latent_space {
     mo_acts reads; /* what the layer's q reads */
 } mo_latent_space;
 
+/* Of experts that read and make fewer values than the model is wide. */
+typedef struct mo_experts_latent {
+    void *in;  /* acts [batch][io]: what they read; */
+    void *sum; /* acts [batch][io]: the sum of what a token's experts made, */
+    float *up; /* [batch][D] and its product */
+} mo_experts_latent;
+
+/* Compressed attention. in, acts and results of groups are those of latent attention. */
+typedef struct mo_compressed_space {
+    float *pairs; /* [batch][what compressors read of a token]: their products */
+    /* One for each thread: weights[MO_COMPRESS_ROWS][longest key], a key, a rotation, a row of the cache. */
+    float *weights, *key, *turn;
+    uint8_t *row;
+    int64_t weight_floats, key_floats, turn_floats, row_bytes;
+} mo_compressed_space;
+
+/* Several residual streams. */
+typedef struct mo_streams_space {
+    float *x;                  /* [batch][streams][D] */
+    void *in;                  /* acts [batch][streams * D]: all of them, normed */
+    float *mix;                /* [batch][MO_STREAMS_MIX] products of it */
+    mo_streams_shares *shares; /* [batch] */
+} mo_streams_space;
+
+/* One thread's place for scores of some tokens: over one block of keys, and their best positions. */
+typedef struct mo_index_place {
+    float *products, *scores; /* [MO_QUERY_TILE][heads][MO_KV_BLOCK], [MO_QUERY_TILE][MO_KV_BLOCK] */
+    uint32_t *rank;           /* [MO_QUERY_TILE][2 * top] as is: */
+    int32_t *position;
+} mo_index_place;
+
+/* Indexers. */
+typedef struct mo_index_space {
+    float *q, *k, *share; /* [batch][heads * length], [batch][length], [batch][heads] */
+    float *scores;        /* [MO_CHUNKED_TOKENS][context] of a step of few tokens */
+    int64_t context;
+    int32_t
+        *kept; /* [batch][top] of the last layer with an indexer, of tokens that do not keep all: ascending */
+    mo_index_place *place; /* [threads] */
+} mo_index_space;
+
 /* A dense or shared part. */
 typedef struct mo_side_space {
     float *gate, *up; /* [batch][F] */
@@ -58,8 +101,8 @@ typedef struct mo_logits_space {
 
 /* The products of a step, phase by phase. */
 typedef struct mo_phases {
-    mo_jobs mixer_in, latent_queries, latent_absorb, latent_expand, mixer_parts, mixer_dt, mixer_out, router,
-        ffn_in, ffn_out, guess, output;
+    mo_jobs join, streams[2], mixer_in, latent_queries, latent_absorb, latent_expand, mixer_parts, mixer_dt,
+        mixer_out, router, ffn_in, ffn_out, ffn_latent, guess, output;
 } mo_phases;
 
 typedef struct mo_workspace {
@@ -67,22 +110,32 @@ typedef struct mo_workspace {
     size_t bytes;
     mo_scratch *scratch; /* [threads] for kernels */
 
-    mo_state **state_of;  /* [batch] the session of each token */
-    int64_t *position;    /* [batch] */
-    int32_t *slice_of;    /* [batch] which slice of the step a token belongs to */
+    mo_state **state_of; /* [batch] the session of each token */
+    int64_t *position;   /* [batch] */
+    int32_t *slice_of;   /* [batch] which slice of the step a token belongs to */
+    /* Of a model that reads pictures; otherwise NULL: */
+    const float *
+        *row_of;   /* [batch] the row of a picture that stands in the place of a token; NULL: it is a token */
+    int64_t *sees; /* [batch] the number behind the last that it sees in layers with a window */
     int64_t *chunk_first; /* [batch + 1] first attention partial of each token */
 
     float *x; /* [batch][D] the residual stream */
-    /* Acts [batch][D]: what mixers and experts read; what a dense part reads; gemma4's router. */
+    /* Acts [batch][D]: what mixers and experts read; what a dense part reads; gemma4's router. The last two also have the parts of mixers. */
     void *in, *in_dense, *in_router;
+    void *joined; /* acts [batch][2 * D]: what the first product of an MTP head reads */
     float *q, *k,
-        *v; /* [batch][widest product of a mixer]; delta: channels, z, beta and alpha; short convolution: b, c and x;
+        *v; /* [batch][widest product of a mixer]; delta: channels, z, betas with alphas or decays; short convolution: b, c and x;
              Mamba: channels or steps, z, steps or their parts */
+    float *gates; /* [batch][gates of an attention's heads]: their products */
     mo_latent_space latent;
+    mo_index_space index;
+    mo_compressed_space compressed;
+    mo_streams_space streams;
     void *mixed;         /* acts [batch][widest mixer] */
     float *y;            /* [batch][D] a mixer's output */
     float *rope;         /* [ropes][2][batch][pairs] */
     int64_t rope_stride; /* floats of one token's c (or s) */
+    float *q_factor;     /* [batch] of a model whose queries have a temperature; otherwise NULL */
     float *partial;      /* chunk results: [chunks][heads](mo_kv_partial() floats) */
     int64_t partial_floats;
     int8_t *codes;           /* [MO_CHUNKED_TOKENS][heads][2 * mo_kv_padded(k_len)]: their coded queries, */
@@ -101,7 +154,8 @@ typedef struct mo_workspace {
     uint8_t *row;        /* [threads][bytes of an embedding] */
     float *gate, *up;    /* [batch * used][F] */
     void *hidden;        /* acts [batch * used][F] */
-    float *down;         /* [batch * used][D] */
+    float *down;         /* [batch * used][values an expert makes] */
+    mo_experts_latent latent_experts;
 
     mo_side_space side;
     mo_logits_space logits;
@@ -119,23 +173,36 @@ typedef struct mo_latent_extent {
     int64_t in, q, plain, mixed, heads;
 } mo_latent_extent;
 
+/* Columns of indexers' products; positions that are kept, bytes of a chunk of them in any format. */
+typedef struct mo_index_extent {
+    int64_t q, k, heads, top, gathered;
+    int64_t block; /* bytes of a block of such positions in any format */
+} mo_index_extent;
+
+/* Of compressed attention: what its compressors read of a token, the longest key; groups of heads. */
+typedef struct mo_compressed_extent {
+    int64_t pairs, key, groups;
+} mo_compressed_extent;
+
 /* The largest sizes over all layers of a model. */
 typedef struct mo_extent {
     int64_t mixer_q, mixer_k, mixer_v, mixed; /* columns of the mixer's products and of its result */
+    int64_t gates;                            /* of the heads of an attention */
+    int64_t parts;                            /* values between two products of a mixer */
     int64_t queries, k_len, v_len; /* attention: query heads that are one piece of work, and lengths */
     mo_latent_extent latent;
+    mo_index_extent index;
+    mo_compressed_extent compressed;
     int64_t head_floats;              /* partials of one chunk of any KV format */
     int64_t heads, code_bytes, plane; /* attention: query heads, bytes of them coded, and of a plane of one */
     int64_t pairs;                    /* of a rope */
     int64_t experts, used, expert_width, side_width;
+    int64_t expert_io;     /* values that an expert reads and makes, */
+    int64_t expert_latent; /* and where they are not those of the model */
 } mo_extent;
 
 /* Query heads that are one piece of work: those of a KV head, or some of latent attention. */
-static inline int64_t mo_attention_part(const mo_attention *a)
-{
-    const int64_t group = a->heads / a->kv_heads;
-    return a->latent.plain && group > MO_LATENT_HEADS ? MO_LATENT_HEADS : group;
-}
+int64_t mo_attention_part(const mo_attention *a); /* attention.c */
 
 mo_extent mo_extent_of(const mo_model_spec *spec);
 

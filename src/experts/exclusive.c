@@ -18,14 +18,6 @@ static int32_t landed(mo_store *s, int layer, int expert)
     return mo_store_slot_number(s, expert_id) >= 0 && mo_store_slot_landed(slot) ? expert_id : -1;
 }
 
-void mo_store_set_on_device(mo_store *s, int32_t expert_id, bool on_device)
-{
-    if (s->on_device[expert_id] != on_device) {
-        mo_store_class_of(s, expert_id)->on_device += on_device ? 1 : -1;
-        s->on_device[expert_id] = on_device;
-    }
-}
-
 /* Experts of a size that are neither here nor on a device. */
 static int32_t absent_of(const mo_store *s, int size_class)
 {
@@ -88,13 +80,6 @@ void mo_store_seed(mo_store *s, int layer, int expert, uint64_t hits, uint64_t m
     mo_slots_seed(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class, hits, most);
 }
 
-void mo_store_touch(mo_store *s, int layer, int expert, uint32_t picks)
-{
-    const int32_t expert_id = mo_expert_table_id(s->experts, layer, expert);
-    mo_slots_touch(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class, s->now,
-                   picks);
-}
-
 /* What a layer needs must find slots whatever is lent: half of those that one token leaves. */
 static bool may_lend(const mo_store *s, int size_class)
 {
@@ -116,7 +101,7 @@ bool mo_store_lend(mo_store *s, int layer, int expert)
         return false;
     }
     const mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
-    for (int m = 0; m < MO_STORE_MATRICES; m++) {
+    for (int m = 0; m < slot->count; m++) {
         mo_store_show(s, expert_id, m, &slot->reads[m]);
     }
     if (mo_store_check(s, expert_id, &ignored) != MO_OK) {
@@ -156,7 +141,7 @@ bool mo_store_take(mo_store *s, int layer, int expert, bool evict, uint8_t *part
     }
     const mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
     mo_store_set_on_device(s, expert_id, false);
-    for (int m = 0; m < MO_STORE_MATRICES; m++) {
+    for (int m = 0; m < slot->count; m++) {
         parts[m] = mo_disk_data(&slot->reads[m]);
     }
     return true;

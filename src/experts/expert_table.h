@@ -7,7 +7,7 @@
 #include "model/load.h"
 
 enum {
-    MO_EXPERT_PARTS = 12,   /* most matrices of an expert */
+    MO_EXPERT_PARTS = 16,   /* most matrices of an expert */
     MO_EXPERT_CLASSES = 16, /* most sizes; models that have more share the larger ones */
 };
 

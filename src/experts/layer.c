@@ -113,12 +113,10 @@ mo_status mo_workers_begin(mo_workers *w, mo_expert_work *work, mo_side_task *re
             *returned += hand_over(work, me, MO_BY_CPU);
             lose(w, i, &why);
         } else {
-            mo_error ignored = {0};
             int unused;
-            mo_workers_end(w, work, &unused, &ignored);
             *rest = (mo_side_task){0};
             *err = why;
-            return status;
+            return mo_workers_end(w, work, status, &unused, err);
         }
         task = status == MO_OK ? task : (mo_side_task){0};
         if (task.fn && rest->fn) {
@@ -130,9 +128,8 @@ mo_status mo_workers_begin(mo_workers *w, mo_expert_work *work, mo_side_task *re
     return MO_OK;
 }
 
-mo_status mo_workers_end(mo_workers *w, mo_expert_work *work, int *returned, mo_error *err)
+mo_status mo_workers_end(mo_workers *w, mo_expert_work *work, mo_status status, int *returned, mo_error *err)
 {
-    mo_status failed = MO_OK;
     *returned = 0;
     for (int i = 0; i < MO_WORKERS_MAX; i++) {
         const mo_worker *each = w->list[i];
@@ -141,17 +138,17 @@ mo_status mo_workers_end(mo_workers *w, mo_expert_work *work, int *returned, mo_
         if (!each || !(work->begun >> i & 1)) {
             continue;
         }
-        const mo_status status = each->end(each->owner, work, me, &why);
-        if (status != MO_OK && status != MO_ECANCELLED && each->optional) {
+        const mo_status ended = each->end(each->owner, work, me, &why);
+        if (ended != MO_OK && ended != MO_ECANCELLED && each->optional) {
             *returned += hand_over(work, me, MO_BY_CPU_AGAIN);
             lose(w, i, &why);
-        } else if (status != MO_OK && failed == MO_OK) {
+        } else if (ended != MO_OK && status == MO_OK) {
             *err = why;
-            failed = status;
+            status = ended;
         }
     }
     work->begun = 0;
-    return failed;
+    return status;
 }
 
 /* ---- The CPU's rounds ------------------------------------------------------------------------- */
@@ -166,7 +163,7 @@ static bool awaits_bytes(const mo_rounds *r)
 {
     for (int i = 0; r->store && i < r->count; i++) {
         const mo_need *n = &r->needs[i];
-        if (!n->skipped && (!n->in || !n->down)) {
+        if (!n->in || !n->down) {
             return true;
         }
     }
@@ -181,15 +178,12 @@ static bool add_ready(mo_rounds *r, int *left)
     *left = 0;
     for (int i = 0; i < r->count; i++) {
         mo_need *n = &r->needs[i];
-        if (n->skipped) {
-            continue;
-        }
         if ((in_ram || n->in) && !n->in_done) {
-            r->ops->add(r->owner, n, false);
+            r->ops->add_expert(r->owner, n, false);
             n->in_done = some = true;
         }
         if (n->in_done && (in_ram || n->down) && !n->down_done) {
-            r->ops->add(r->owner, n, true);
+            r->ops->add_expert(r->owner, n, true);
             n->down_done = some = true;
         }
         *left += !n->down_done;
@@ -214,14 +208,14 @@ mo_status mo_rounds_run(mo_rounds *r, mo_error *err)
         if (status != MO_OK) {
             break;
         }
-        r->ops->begin(r->owner);
+        r->ops->begin_round(r->owner);
         const bool beside = first && r->ops->beside && r->ops->beside(r->owner);
         const bool some = add_ready(r, &left) || beside;
         const int64_t began = tick(r);
         wait = !some && left > 0;
         r->landed = left == 0 ? began : r->landed;
         if (some || (r->merges && left == 0)) {
-            r->ops->run(r->owner, left == 0);
+            r->ops->run_round(r->owner, left == 0);
             r->computing_ns += tick(r) - began;
             r->rounds++;
             first = false;
@@ -230,7 +224,7 @@ mo_status mo_rounds_run(mo_rounds *r, mo_error *err)
         }
         if (r->store && left > 0) {
             const int64_t done = tick(r);
-            status = r->ops->release(r->owner, err);
+            status = r->ops->release_done(r->owner, err);
             r->waiting_ns += tick(r) - done;
         }
     }

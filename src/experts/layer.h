@@ -28,20 +28,22 @@ int mo_workers_claim(const mo_workers *workers, mo_expert_work *work);
  * are ended. */
 mo_status mo_workers_begin(mo_workers *workers, mo_expert_work *work, mo_side_task *rest, int *returned,
                            mo_error *err);
-/* Ends all that have begun. *returned: experts of optional ones that failed, MO_BY_CPU_AGAIN now. */
-mo_status mo_workers_end(mo_workers *workers, mo_expert_work *work, int *returned, mo_error *err);
+/* Ends all that have begun. *returned: experts of optional ones that failed, MO_BY_CPU_AGAIN now. `status` is the step's: a failure
+ * of its own is returned, and err is untouched. */
+mo_status mo_workers_end(mo_workers *workers, mo_expert_work *work, mo_status status, int *returned,
+                         mo_error *err);
 
 /* ---- The CPU's rounds ---- */
 
 /* How a round is made and computed; engine/ and gpu/ have one each. */
 typedef struct mo_round_ops {
-    void (*begin)(void *owner);                               /* an empty round */
-    void (*add)(void *owner, const mo_need *need, bool down); /* gate and up of an expert, or down */
-    bool (*beside)(void *owner);         /* the part beside the experts, in the first round; false: none */
-    void (*run)(void *owner, bool last); /* last: nothing is left */
-    void (*idle)(void *owner);           /* there is nothing to compute yet */
+    void (*begin_round)(void *owner);                                /* an empty round */
+    void (*add_expert)(void *owner, const mo_need *need, bool down); /* gate and up of an expert, or down */
+    bool (*beside)(void *owner); /* the part beside the experts, in the first round; false: none */
+    void (*run_round)(void *owner, bool last);                   /* last: nothing is left */
+    void (*idle)(void *owner);                                   /* there is nothing to compute yet */
     mo_status (*looked)(void *owner, bool first, mo_error *err); /* may the layer go on? */
-    mo_status (*release)(void *owner, mo_error *err);            /* frees the slots of what is done */
+    mo_status (*release_done)(void *owner, mo_error *err);       /* frees the slots of what is done */
 } mo_round_ops;
 
 typedef struct mo_rounds {

@@ -1,16 +1,221 @@
-/* A layer's needs: which experts it asks for, what of them has landed, and what it will probably ask for next. */
+/* A layer's needs: which experts it asks for, what of them has landed, and what it will probably ask for next; and the slots and
+ * reads that this takes. */
 #include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "experts/state.h"
+#include "numeric/block.h"
 
 /* States of a need. */
 enum { NEED_SLOT, NEED_BYTES, NEED_NOTHING };
 
+/* ---- Slots ---- */
+
+mo_store_class *mo_store_class_of(const mo_store *s, int32_t expert_id)
+{
+    return (mo_store_class *)&s->classes[s->experts->home[expert_id].size_class];
+}
+
+int32_t mo_store_slot_number(const mo_store *s, int32_t expert_id)
+{
+    return mo_slots_find(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
+}
+
+mo_store_slot_reads *mo_store_slot_of(const mo_store *s, int32_t expert_id)
+{
+    return &mo_store_class_of(s, expert_id)->slot[mo_store_slot_number(s, expert_id)];
+}
+
+void mo_store_pin(mo_store *s, int32_t expert_id)
+{
+    mo_slots_pin(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
+}
+
+void mo_store_unpin(mo_store *s, int32_t expert_id)
+{
+    mo_slots_unpin(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
+}
+
+static void clear_views(const mo_store *s, int32_t expert_id)
+{
+    const mo_expert_home *home = &s->experts->home[expert_id];
+    for (int i = 0; i < home->parts; i++) {
+        s->experts->parts[home->first + i].matrix->data = NULL;
+    }
+}
+
+void mo_store_drop(mo_store *s, int32_t expert_id)
+{
+    clear_views(s, expert_id);
+    mo_slots_drop(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
+}
+
+void mo_store_set_on_device(mo_store *s, int32_t expert_id, bool on_device)
+{
+    if (s->on_device[expert_id] != on_device) {
+        mo_store_class_of(s, expert_id)->on_device += on_device ? 1 : -1;
+        s->on_device[expert_id] = on_device;
+    }
+}
+
+bool mo_store_acquire(mo_store *s, int32_t expert_id, mo_urgency urgency)
+{
+    const mo_expert_home *home = &s->experts->home[expert_id];
+    mo_store_class *c = mo_store_class_of(s, expert_id);
+    int32_t evicted = -1;
+    const int32_t number = mo_slots_acquire(c->slots, home->in_class, &evicted);
+    if (number < 0) {
+        return false;
+    }
+    mo_store_slot_reads *slot = &c->slot[number];
+    if (evicted >= 0) {
+        s->counters.evictions++;
+        s->counters.wasted += slot->guess == MO_GUESS_LANDED;
+        clear_views(s, c->expert_id[evicted]);
+    }
+    slot->guess = MO_GUESS_NONE;
+    slot->distances = 0;
+    slot->count = home->parts;
+    for (int i = 0; i < slot->count; i++) {
+        const mo_expert_part *part = &s->experts->parts[home->first + i];
+        mo_read *r = &slot->reads[i];
+        r->part = part->file;
+        r->offset = part->offset;
+        r->bytes = part->bytes;
+        r->memory = c->memory + (size_t)number * (size_t)c->slot_bytes + part->at;
+        r->urgency = urgency;
+        atomic_store_explicit(&r->state, MO_READ_IDLE, memory_order_relaxed);
+    }
+    return true;
+}
+
+/* ---- Reads ---- */
+
+bool mo_read_landed(const mo_read *r)
+{
+    return atomic_load_explicit(&r->state, memory_order_acquire) == MO_READ_DONE;
+}
+
+static bool read_failed(const mo_read *r)
+{
+    return atomic_load_explicit(&r->state, memory_order_acquire) == MO_READ_FAILED;
+}
+
+bool mo_store_slot_ended(const mo_store_slot_reads *slot)
+{
+    for (int i = 0; i < slot->count; i++) {
+        if (!mo_read_landed(&slot->reads[i]) && !read_failed(&slot->reads[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool mo_store_slot_landed(const mo_store_slot_reads *slot)
+{
+    for (int i = 0; i < slot->count; i++) {
+        if (!mo_read_landed(&slot->reads[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void mo_store_submit(mo_store *s, const int32_t *experts, int count)
+{
+    mo_read *reads[MO_STORE_AT_ONCE * MO_STORE_MATRICES];
+    int n = 0;
+    for (int i = 0; i < count; i++) {
+        mo_store_slot_reads *slot = mo_store_slot_of(s, experts[i]);
+        for (int m = 0; m < slot->count - 1; m++) {
+            reads[n++] = &slot->reads[m];
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        mo_store_slot_reads *slot = mo_store_slot_of(s, experts[i]);
+        reads[n++] = &slot->reads[slot->count - 1];
+    }
+    if (n > 0) {
+        mo_disk_submit(s->disk, reads, n);
+    }
+}
+
+mo_status mo_store_check(mo_store *s, int32_t expert_id, mo_error *err)
+{
+    const mo_expert_home *home = &s->experts->home[expert_id];
+    for (int i = 0; i < home->parts && !s->checked[expert_id]; i++) {
+        const mo_expert_part *part = &s->experts->parts[home->first + i];
+        const mo_status status = mo_format_check(part->matrix->type, part->matrix->data, part->bytes, err);
+        if (status != MO_OK) {
+            return mo_fail_prefix(err, status, "%s: layer %d, expert %d", s->path, home->layer, home->expert);
+        }
+    }
+    s->checked[expert_id] = true;
+    return MO_OK;
+}
+
+void mo_store_show(const mo_store *s, int32_t expert_id, int matrix, const mo_read *r)
+{
+    s->experts->parts[s->experts->home[expert_id].first + matrix].matrix->data = mo_disk_data(r);
+}
+
+mo_status mo_store_read_failure(const mo_store *s, int32_t expert_id, const mo_store_slot_reads *slot,
+                                mo_error *err)
+{
+    const mo_expert_home *home = &s->experts->home[expert_id];
+    for (int i = 0; i < slot->count; i++) {
+        if (read_failed(&slot->reads[i])) {
+            const mo_error *e = &slot->reads[i].error;
+            return mo_fail(err, e->status, "layer %d, expert %d could not be read: %s", home->layer,
+                           home->expert, e->detail);
+        }
+    }
+    return MO_OK;
+}
+
+/* Counts what is under way as a guess, or with a layer, when it is needed or has landed. */
+static void count_guess(mo_store *s, int32_t expert_id, const mo_store_slot_reads *slot)
+{
+    const uint64_t bytes = (uint64_t)s->experts->home[expert_id].bytes;
+    if (slot->guess == MO_GUESS_UNDER_WAY) {
+        s->counters.guessed++;
+        s->counters.guessed_bytes += bytes;
+    } else if (slot->guess == MO_GUESS_LAYER) {
+        s->counters.phase[s->phase].bytes += bytes;
+    }
+}
+
+void mo_store_settle_guesses(mo_store *s)
+{
+    int kept = 0;
+    for (int i = 0; i < s->guess_count; i++) {
+        const int32_t expert_id = s->guesses[i];
+        mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
+        if (!mo_store_slot_ended(slot)) {
+            s->guesses[kept++] = expert_id;
+            continue;
+        }
+        const bool good = mo_store_slot_landed(slot);
+        mo_store_unpin(s, expert_id);
+        if (slot->guess != MO_GUESS_NONE) { /* not needed yet */
+            if (good) {
+                count_guess(s, expert_id, slot);
+            } else {
+                mo_store_drop(s, expert_id);
+            }
+            slot->guess = good && slot->guess == MO_GUESS_UNDER_WAY ? MO_GUESS_LANDED
+                          : good && slot->guess == MO_GUESS_LAYER   ? MO_GUESS_LAYER_LANDED
+                                                                    : MO_GUESS_NONE;
+        }
+    }
+    s->guess_count = kept;
+}
+
 /* ---- Looking ---- */
 
-/* Fills the answers of a need whose slot is taken; true when one has changed. A expert that was never checked is
+/* Fills the answers of a need whose slot is taken; true when one has changed. An expert that was never checked is
  * given out whole, so that it can be checked whole. */
 static bool answer(mo_store *s, mo_need *need, mo_status *status, mo_error *err)
 {
@@ -21,21 +226,22 @@ static bool answer(mo_store *s, mo_need *need, mo_status *status, mo_error *err)
             return false;
         }
         *status = *status == MO_OK ? mo_store_read_failure(s, need->expert_id, slot, err) : *status;
-        for (int m = 0; m < MO_STORE_MATRICES && *status == MO_OK; m++) {
+        for (int m = 0; m < slot->count && *status == MO_OK; m++) {
             mo_store_show(s, need->expert_id, m, &slot->reads[m]);
         }
         *status = *status == MO_OK ? mo_store_check(s, need->expert_id, err) : *status;
         need->in = need->down = *status == MO_OK;
         return true;
     }
-    if (!need->in && mo_read_landed(&slot->reads[MO_STORE_GATE]) &&
-        mo_read_landed(&slot->reads[MO_STORE_UP])) {
-        mo_store_show(s, need->expert_id, MO_STORE_GATE, &slot->reads[MO_STORE_GATE]);
-        mo_store_show(s, need->expert_id, MO_STORE_UP, &slot->reads[MO_STORE_UP]);
+    const int last = slot->count - 1;
+    if (!need->in && mo_read_landed(&slot->reads[0]) && mo_read_landed(&slot->reads[last - 1])) {
+        for (int m = 0; m < last; m++) {
+            mo_store_show(s, need->expert_id, m, &slot->reads[m]);
+        }
         need->in = true;
     }
-    if (!need->down && mo_read_landed(&slot->reads[MO_STORE_DOWN])) {
-        mo_store_show(s, need->expert_id, MO_STORE_DOWN, &slot->reads[MO_STORE_DOWN]);
+    if (!need->down && mo_read_landed(&slot->reads[last])) {
+        mo_store_show(s, need->expert_id, last, &slot->reads[last]);
         need->down = true;
     }
     if (*status == MO_OK && mo_store_slot_ended(slot)) {
@@ -109,7 +315,7 @@ static void prove(mo_store *s, const mo_store_slot_reads *slot, bool late)
     }
 }
 
-/* A expert that is in a slot, or whose reads are under way. */
+/* An expert that is in a slot, or whose reads are under way. */
 static void meet(mo_store *s, mo_need *need)
 {
     mo_store_slot_reads *slot = mo_store_slot_of(s, need->expert_id);
@@ -118,9 +324,9 @@ static void meet(mo_store *s, mo_need *need)
     need->state = NEED_BYTES;
     const bool with_layer = slot->guess == MO_GUESS_LAYER || slot->guess == MO_GUESS_LAYER_LANDED;
     const bool nobodys = with_layer || slot->guess == MO_GUESS_FILLING;
-    mo_store_count_guess(s, need->expert_id, slot);
+    count_guess(s, need->expert_id, slot);
     if (slot->guess != MO_GUESS_NONE && !mo_store_slot_ended(slot)) {
-        for (int i = 0; i < MO_STORE_MATRICES; i++) {
+        for (int i = 0; i < slot->count; i++) {
             mo_disk_raise_priority(s->disk, &slot->reads[i]);
         }
         need->missing = true;
@@ -157,7 +363,7 @@ static void withdraw_wrong(mo_store *s, int layer, const int32_t *spared, int sp
         mo_read *const reads[MO_STORE_MATRICES] = {&slot->reads[0], &slot->reads[1], &slot->reads[2]};
         const bool guess = slot->guess == MO_GUESS_UNDER_WAY, of_layer = slot->guess == MO_GUESS_LAYER;
         if (home->layer == layer && (guess || of_layer) && !among(home->expert, spared, spared_count) &&
-            mo_disk_withdraw(s->disk, reads, MO_STORE_MATRICES)) {
+            mo_disk_withdraw(s->disk, reads, slot->count)) {
             mo_store_unpin(s, expert_id);
             mo_store_drop(s, expert_id);
             s->counters.withdrawn += guess;
@@ -176,10 +382,15 @@ void mo_store_want(mo_store *s, int layer, mo_need *needs, int count)
     for (int i = 0; i < count; i++) {
         mo_need *need = &needs[i];
         const int32_t expert_id = mo_expert_table_id(s->experts, layer, need->expert);
-        *need = (mo_need){
-            .expert = need->expert, .picks = need->picks, .expert_id = expert_id, .state = NEED_SLOT};
-        mo_slots_touch(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class, s->now,
-                       need->picks);
+        *need = (mo_need){.expert = need->expert,
+                          .picks = need->picks,
+                          .drafted = need->drafted,
+                          .expert_id = expert_id,
+                          .state = NEED_SLOT};
+        if (need->picks > need->drafted) {
+            mo_slots_touch(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class,
+                           s->now, need->picks - need->drafted);
+        }
         mo_store_set_on_device(s, expert_id, false);
         s->counters.phase[s->phase].asked++;
         if (mo_store_slot_number(s, expert_id) >= 0) {
@@ -189,6 +400,13 @@ void mo_store_want(mo_store *s, int layer, mo_need *needs, int count)
         }
     }
     withdraw_wrong(s, layer, NULL, 0);
+}
+
+void mo_store_touch(mo_store *s, int layer, int expert, uint32_t picks)
+{
+    const int32_t expert_id = mo_expert_table_id(s->experts, layer, expert);
+    mo_slots_touch(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class, s->now,
+                   picks);
 }
 
 void mo_store_release(mo_store *s, mo_need *need)
@@ -215,9 +433,7 @@ void mo_store_leave(mo_store *s)
             continue;
         }
         const mo_store_slot_reads *slot = mo_store_slot_of(s, need->expert_id);
-        for (uint64_t seen = mo_disk_ended(s->disk); !mo_store_slot_ended(slot);) {
-            seen = mo_disk_wait(s->disk, seen);
-        }
+        mo_disk_finish(s->disk, slot->reads, slot->count);
         mo_store_unpin(s, need->expert_id);
         if (!mo_store_slot_landed(slot)) {
             mo_store_settle_guesses(s); /* a guess that became a need still holds a pin of its own */
@@ -255,13 +471,12 @@ static void note_distance(mo_store *s, int32_t expert_id, int distance)
     }
 }
 
-/* Reads what is missing of them, as guesses of this kind, at most max_bytes. */
-static void read_ahead(mo_store *s, int layer, const int32_t *experts, int count, uint8_t kind, int distance,
-                       int64_t max_bytes)
+/* Reads what is missing of them, as guesses of this kind, at most max_bytes. Returns how many. */
+static int read_ahead(mo_store *s, int layer, const int32_t *experts, int count, uint8_t kind, int distance,
+                      int64_t max_bytes)
 {
-    int32_t ids[MO_STORE_AT_ONCE];
     const bool far = distance > 1 && s->near_layer != layer;
-    int chosen = 0;
+    int chosen = 0, begun = 0;
     mo_store_settle_guesses(s);
     withdraw_wrong(s, layer, experts, count);
     hold(s, layer, experts, count, true);
@@ -287,13 +502,13 @@ static void read_ahead(mo_store *s, int layer, const int32_t *experts, int count
         mo_store_slot_of(s, expert_id)->guess = kind;
         note_distance(s, expert_id, distance);
         s->guesses[s->guess_count++] = expert_id;
-        ids[chosen++] = expert_id;
-        if (chosen == MO_STORE_AT_ONCE) {
-            mo_store_submit(s, ids, chosen);
+        begun++;
+        if (++chosen == MO_STORE_AT_ONCE) {
+            mo_store_submit(s, s->guesses + s->guess_count - chosen, chosen);
             chosen = 0;
         }
     }
-    mo_store_submit(s, ids, chosen);
+    mo_store_submit(s, s->guesses + s->guess_count - chosen, chosen);
     hold(s, layer, experts, count, false);
     if (far) {
         hold(s, s->near_layer, s->near, s->near_count, false);
@@ -302,12 +517,18 @@ static void read_ahead(mo_store *s, int layer, const int32_t *experts, int count
         s->near_layer = layer;
         s->near_count = count;
     }
+    return begun;
 }
 
 void mo_store_guess(mo_store *s, int layer, const int32_t *experts, int count, int distance,
                     int64_t max_bytes)
 {
     read_ahead(s, layer, experts, count, MO_GUESS_UNDER_WAY, distance, max_bytes);
+}
+
+void mo_store_known(mo_store *s, int layer, const int32_t *experts, int count)
+{
+    s->counters.known += (uint64_t)read_ahead(s, layer, experts, count, MO_GUESS_UNDER_WAY, 0, INT64_MAX);
 }
 
 void mo_store_guess_layer(mo_store *s, int layer)

@@ -3,6 +3,18 @@
 
 #include <string.h>
 
+void mo_picks_begin(mo_picks *p, int experts, int used, int64_t tokens)
+{
+    p->experts = experts;
+    p->used = used;
+    p->tokens = tokens;
+}
+
+int64_t mo_picks_rows(const mo_picks *p)
+{
+    return p->tokens * p->used;
+}
+
 int mo_picks_count(mo_picks *p)
 {
     int32_t *const count = p->count;
@@ -24,6 +36,10 @@ static void place(mo_picks *p)
     const int32_t *const ids = p->ids;
     for (int64_t t = p->tokens - 1; t >= 0; t--) {
         for (int64_t i = (t + 1) * used - 1; i >= t * used; i--) {
+            if (ids[i] < 0) {
+                row_of[i] = -1;
+                continue;
+            }
             const int32_t row = --first[ids[i]];
             row_of[i] = row;
             token_of[row] = (int32_t)t;
@@ -63,4 +79,55 @@ void mo_picks_lay(mo_picks *p)
         next += p->count[e];
     }
     p->first[p->experts] = next;
+}
+
+/* ---- Doing without ---------------------------------------------------------------------------- */
+
+/* A token needs at least one expert: when all of its are missing, the one of most weight is waited for. */
+static void keep_best(const mo_picks *p, bool *missing, int64_t t)
+{
+    const int32_t *ids = p->ids + t * p->used;
+    const float *weights = p->weights + t * p->used;
+    int best = 0;
+    for (int r = 0; r < p->used; r++) {
+        if (!missing[ids[r]]) {
+            return;
+        }
+        best = weights[r] > weights[best] ? r : best;
+    }
+    missing[ids[best]] = false;
+}
+
+/* The weight of those left out goes to the others, in proportion. */
+static int shift_weight(const mo_picks *p, const bool *missing, int64_t t)
+{
+    int32_t *ids = p->ids + t * p->used;
+    float *weights = p->weights + t * p->used;
+    float all = 0.0f, kept = 0.0f;
+    int skipped = 0;
+    for (int r = 0; r < p->used; r++) {
+        all += weights[r];
+        if (missing[ids[r]]) {
+            ids[r] = -1;
+            skipped++;
+        } else {
+            kept += weights[r];
+        }
+    }
+    for (int r = 0; kept > 0.0f && r < p->used; r++) {
+        weights[r] *= all / kept;
+    }
+    return skipped;
+}
+
+int64_t mo_picks_skip(mo_picks *p, bool *missing)
+{
+    int64_t skipped = 0;
+    for (int64_t t = 0; t < p->tokens; t++) {
+        keep_best(p, missing, t);
+    }
+    for (int64_t t = 0; t < p->tokens; t++) {
+        skipped += shift_weight(p, missing, t);
+    }
+    return skipped;
 }

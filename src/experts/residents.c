@@ -69,11 +69,9 @@ static int choose_warm(mo_store *s, const mo_store_request *requests, int count,
 static mo_status receive(mo_store *s, int32_t expert_id, mo_error *err)
 {
     const mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
-    for (uint64_t seen = mo_disk_ended(s->disk); !mo_store_slot_ended(slot);) {
-        seen = mo_disk_wait(s->disk, seen);
-    }
+    mo_disk_finish(s->disk, slot->reads, slot->count);
     mo_status status = mo_store_read_failure(s, expert_id, slot, err);
-    for (int m = 0; m < MO_STORE_MATRICES && status == MO_OK; m++) {
+    for (int m = 0; m < slot->count && status == MO_OK; m++) {
         mo_store_show(s, expert_id, m, &slot->reads[m]);
     }
     status = status == MO_OK ? mo_store_check(s, expert_id, err) : status;
@@ -207,7 +205,7 @@ int32_t mo_store_slot(const mo_store *s, int index, int32_t slot, const uint8_t 
     const mo_store_class *c = &s->classes[index];
     const int32_t number = mo_slots_expert(c->slots, slot);
     *memory = c->memory + (size_t)slot * (size_t)c->slot_bytes;
-    for (int m = 0; number >= 0 && m < MO_STORE_MATRICES; m++) {
+    for (int m = 0; number >= 0 && m < c->slot[slot].count; m++) {
         if (!mo_read_landed(&c->slot[slot].reads[m])) {
             return -1;
         }
@@ -228,7 +226,7 @@ uint8_t *mo_store_claim(mo_store *s, int32_t expert_id)
 mo_status mo_store_filled(mo_store *s, int32_t expert_id, bool good, mo_error *err)
 {
     mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
-    for (int m = 0; m < MO_STORE_MATRICES && good; m++) {
+    for (int m = 0; m < slot->count && good; m++) {
         atomic_store_explicit(&slot->reads[m].state, MO_READ_DONE, memory_order_relaxed);
         mo_store_show(s, expert_id, m, &slot->reads[m]);
     }

@@ -2,17 +2,15 @@
 
 #include <stdlib.h>
 
+#include "device/fetch_share.h"
+
 /* Rates between which an observation makes sense. */
 #define FASTEST_BYTES_S 1e12
 #define SLOWEST_BYTES_S 1e7
 #define NEW_SHARE       0.1  /* of an observation */
 #define BACK_SHARE      0.01 /* of the way back to the start, per layer without work */
-/* A fetch must save this much of a layer's time: it costs launches and another round of waiting. */
-#define FETCH_PAYS_S 20e-6
-/* Fixed cost of a fetch: until the first copy starts, and until the last one is computed. Of a small
- * expert that is as much as its copy. It is the link's alone; the plan's MO_PLAN_FETCH_SECONDS is what is left of it for a
- * layer whose work is divided. */
-#define FETCH_START_S 45e-6
+#define AGAIN_SHARE                                                                                          \
+    0.002 /* the same of the CPU's other rate, which is tried again at once when it looks better */
 /* Rows that a CPU multiplies with an expert in the time in which it reads it; see plan/prompt_cost.c. */
 #define CPU_ROWS 6.0
 
@@ -43,37 +41,36 @@ void mo_lane_rate_observe(mo_lane_rate *rate, double seconds, int64_t bytes)
     rate->last = now;
 }
 
-static void idle(mo_lane_rate *rate)
+static void idle(mo_lane_rate *rate, double share)
 {
     if (rate->s_per_byte > rate->start) {
-        rate->s_per_byte += BACK_SHARE * (rate->start - rate->s_per_byte);
+        rate->s_per_byte += share * (rate->start - rate->s_per_byte);
     }
 }
 
-int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t expert_bytes, int count, int most)
+int mo_lane_share(mo_lanes *l, int64_t expert_bytes, int count, int most)
 {
-    const double by_cpu = (double)expert_bytes * cpu->s_per_byte,
-                 by_link = (double)expert_bytes * link->s_per_byte;
-    double best = count * by_cpu - FETCH_PAYS_S;
-    int chosen = 0;
-    for (int f = 1; f <= most; f++) {
-        const double both = more(FETCH_START_S + f * by_link, (count - f) * by_cpu);
-        if (both < best) {
-            best = both;
-            chosen = f;
-        }
+    const double bytes = (double)expert_bytes;
+    /* Without copies the CPU is no slower than with them, whatever was observed of it before. */
+    const mo_fetch_costs costs = {.cpu_alone = bytes * less(l->alone.s_per_byte, l->cpu.s_per_byte),
+                                  .cpu = bytes * l->cpu.s_per_byte,
+                                  .link = bytes * l->link.s_per_byte};
+    const int chosen = mo_fetch_share(&costs, count, most, NULL);
+    if (count > 0 && chosen > 0) {
+        idle(&l->alone, AGAIN_SHARE);
     }
     if (count > 0 && chosen == count) {
-        idle(cpu);
+        idle(&l->cpu, BACK_SHARE);
     } else if (count > 0 && chosen == 0) {
-        idle(link);
+        idle(&l->cpu, AGAIN_SHARE);
+        idle(&l->link, BACK_SHARE);
     }
     return chosen;
 }
 
-double mo_lane_products(double round, double beside)
+void mo_lane_observe_cpu(mo_lanes *l, bool crossing, double seconds, int64_t bytes)
 {
-    return beside < round * 2 / 3 ? round : 3 * (round - beside);
+    mo_lane_rate_observe(crossing ? &l->cpu : &l->alone, seconds, bytes);
 }
 
 double mo_lane_rows_cost(int32_t rows)
@@ -93,12 +90,12 @@ int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t expert_bytes, d
     const double by_cpu = (double)expert_bytes * cpu->s_per_byte,
                  by_link = (double)expert_bytes * link->s_per_byte;
     const double before = carried * by_link;
-    double best = FETCH_START_S + before + count * by_link, sum = 0;
+    double best = MO_FETCH_START_S + before + count * by_link, sum = 0;
     int chosen = 0;
     qsort(rows, (size_t)count, sizeof *rows, by_rows);
     for (int n = 1; n <= count; n++) {
         sum += by_cpu * mo_lane_rows_cost(rows[n - 1]);
-        const double both = more(before + (n < count ? FETCH_START_S + (count - n) * by_link : 0), sum);
+        const double both = more(before + (n < count ? MO_FETCH_START_S + (count - n) * by_link : 0), sum);
         if (both < best) {
             best = both;
             chosen = n;
@@ -110,7 +107,7 @@ int mo_lane_split(mo_lane_rate *cpu, mo_lane_rate *link, int64_t expert_bytes, d
         ++*few;
     }
     if (count > 0 && chosen == 0) {
-        idle(cpu);
+        idle(cpu, BACK_SHARE);
     }
     return chosen;
 }

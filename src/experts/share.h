@@ -4,6 +4,7 @@
 #ifndef MO_EXPERTS_SHARE_H
 #define MO_EXPERTS_SHARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct mo_lane_rate {
@@ -18,13 +19,18 @@ mo_lane_rate mo_lane_rate_of(double bytes_s);
  * one before was slow too. What no lane can be is passed over: a fault of the clock. */
 void mo_lane_rate_observe(mo_lane_rate *rate, double seconds, int64_t bytes);
 
-/* How many of `count` experts, at most `most`, cross the link, so that it and the CPU end together. A lane that gets none
- * forgets slowly what made it look slow. */
-int mo_lane_share(mo_lane_rate *cpu, mo_lane_rate *link, int64_t expert_bytes, int count, int most);
+/* The lanes of small steps. The CPU has a rate while experts cross and another while none do: copies take some of its memory's rate, and
+ * what it is slowed down to by sending must not be the reason for sending. */
+typedef struct mo_lanes {
+    mo_lane_rate alone, cpu, link;
+} mo_lanes;
 
-/* What a round's products took, of a round of this many seconds in which one thread did something else for `beside` seconds
- * before it helped: gate and up, two thirds of the work, may have ended before that, but down begins after it. */
-double mo_lane_products(double round, double beside);
+/* How many of `count` experts, at most `most`, cross the link, so that it and the CPU end together. A rate that is not observed, because
+ * the choice made it unnecessary, forgets slowly what made it look slow. */
+int mo_lane_share(mo_lanes *lanes, int64_t expert_bytes, int count, int most);
+
+/* The CPU computed that many bytes while experts crossed, or while none did. */
+void mo_lane_observe_cpu(mo_lanes *lanes, bool crossing, double seconds, int64_t bytes);
 
 /* How much longer the CPU takes for an expert with this many rows than with one. */
 double mo_lane_rows_cost(int32_t rows);

@@ -8,7 +8,7 @@
 #include "experts/store.h"
 
 /* An expert's matrices. */
-enum { MO_STORE_GATE, MO_STORE_UP, MO_STORE_DOWN, MO_STORE_MATRICES };
+enum { MO_STORE_MATRICES = 3 }; /* most of an expert */
 
 /* Experts of one submission. */
 enum { MO_STORE_AT_ONCE = 64 };
@@ -25,6 +25,7 @@ enum {
 
 typedef struct mo_store_slot_reads {
     mo_read reads[MO_STORE_MATRICES];
+    int count; /* of them: an expert's gate, where it has one, its up and its down, which is the last */
     uint8_t guess;
     uint8_t distances; /* of an unused prediction: bit r: one of distance r named it */
 } mo_store_slot_reads;
@@ -43,7 +44,7 @@ typedef struct mo_store_class {
 
 struct mo_store {
     const mo_expert_table *experts;
-    const mo_checkpoint *model;
+    const char *path; /* of the model */
     const mo_policy *policy;
     bool static_set;
     mo_disk *disk;
@@ -63,52 +64,24 @@ struct mo_store {
     mo_store_counters counters;
 };
 
-/* ---- A expert's slot ---- */
+/* ---- An expert's slot (needs.c) ---- */
 
-static inline mo_store_class *mo_store_class_of(const mo_store *s, int32_t expert_id)
-{
-    return (mo_store_class *)&s->classes[s->experts->home[expert_id].size_class];
-}
-
-/* -1: it has none. */
-static inline int32_t mo_store_slot_number(const mo_store *s, int32_t expert_id)
-{
-    return mo_slots_find(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
-}
-
-static inline mo_store_slot_reads *mo_store_slot_of(const mo_store *s, int32_t expert_id)
-{
-    return &mo_store_class_of(s, expert_id)->slot[mo_store_slot_number(s, expert_id)];
-}
-
-static inline void mo_store_pin(mo_store *s, int32_t expert_id)
-{
-    mo_slots_pin(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
-}
-
-static inline void mo_store_unpin(mo_store *s, int32_t expert_id)
-{
-    mo_slots_unpin(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class);
-}
+mo_store_class *mo_store_class_of(const mo_store *s, int32_t expert_id);
+int32_t mo_store_slot_number(const mo_store *s, int32_t expert_id); /* -1: it has none */
+mo_store_slot_reads *mo_store_slot_of(const mo_store *s, int32_t expert_id);
+void mo_store_pin(mo_store *s, int32_t expert_id);
+void mo_store_unpin(mo_store *s, int32_t expert_id);
 
 /* Gives the expert a slot, pinned, and prepares its reads. False when every slot is in use. */
 bool mo_store_acquire(mo_store *s, int32_t expert_id, mo_urgency urgency);
 /* The expert leaves its slot, and its views point nowhere. */
 void mo_store_drop(mo_store *s, int32_t expert_id);
-/* A device has it, as far as is known, or has it no more (exclusive.c). */
+/* A device has it, as far as is known, or has it no more. */
 void mo_store_set_on_device(mo_store *s, int32_t expert_id, bool on_device);
 
-/* ---- Its reads ---- */
+/* ---- Its reads (needs.c) ---- */
 
-static inline bool mo_read_landed(const mo_read *r)
-{
-    return atomic_load_explicit(&r->state, memory_order_acquire) == MO_READ_DONE;
-}
-
-static inline bool mo_read_failed(const mo_read *r)
-{
-    return atomic_load_explicit(&r->state, memory_order_acquire) == MO_READ_FAILED;
-}
+bool mo_read_landed(const mo_read *r);
 
 /* Have all ended, and have all landed? */
 bool mo_store_slot_ended(const mo_store_slot_reads *slot);
@@ -126,9 +99,6 @@ void mo_store_show(const mo_store *s, int32_t expert_id, int matrix, const mo_re
 
 /* Bytes that came from disk for the first time: formats that can hold nonsense are checked once. */
 mo_status mo_store_check(mo_store *s, int32_t expert_id, mo_error *err);
-
-/* Counts what is under way as a guess, or with a layer, when it is needed or has landed. */
-void mo_store_count_guess(mo_store *s, int32_t expert_id, const mo_store_slot_reads *slot);
 
 /* Guesses that have landed may leave again; those that failed were none. */
 void mo_store_settle_guesses(mo_store *s);

@@ -32,12 +32,13 @@ typedef enum mo_store_phase { MO_STORE_PROMPT, MO_STORE_GENERATION, MO_STORE_PHA
 /* One expert that a pass needs in the current layer. */
 typedef struct mo_need {
     int32_t expert;
-    uint32_t picks; /* tokens that chose it */
+    uint32_t picks;   /* tokens that chose it */
+    uint32_t drafted; /* of them drafts: the policy learns of these when they are accepted */
     /* Answers: */
     bool missing;  /* it was not in RAM when it was asked for */
     bool in, down; /* its gate and up matrices are there and their views point at them; its down matrix */
     /* The caller's own: */
-    bool in_done, down_done, released, skipped;
+    bool in_done, down_done, released;
     /* The store's own: */
     int32_t expert_id;
     int8_t state;
@@ -72,6 +73,10 @@ void mo_store_leave(mo_store *store);
 enum { MO_PREFETCH_DISTANCE_MAX = 2 };
 void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int count, int distance,
                     int64_t max_bytes);
+
+/* Experts that `layer` will need in this pass, because its tokens say so: the same as guesses, however many there are, which count as
+ * known, too. */
+void mo_store_known(mo_store *store, int layer, const int32_t *experts, int count);
 
 /* The pass comes to `layer` next and will need nearly all of its experts: what is missing is read behind everything that
  * is waited for, as far as there are slots, and counts as read for the pass. */
@@ -183,6 +188,8 @@ typedef struct mo_store_counters {
     uint64_t guessed, useful, late,
         wasted; /* experts: read by guess; needed later; needed too soon; never needed */
     uint64_t guessed_bytes;
+    uint64_t
+        known; /* experts whose reads began because the tokens of a pass say them; most are among those guessed */
     uint64_t withdrawn; /* experts: guessed, and known to be wrong before they were read; not counted above */
     mo_prefetch_counters distance[MO_PREFETCH_DISTANCE_MAX + 1]; /* by how far they looked; [0] is unused */
     uint64_t ahead, ahead_bytes;                                 /* experts read ahead at the start */

@@ -129,7 +129,7 @@ static mo_status open_map(mo_vram *v, mo_error *err)
     if (status != MO_OK) {
         return status;
     }
-    if (!v->mirror || !v->changed || !v->marked) {
+    if (!v->mirror || !v->changed || !v->marked || !v->stays) {
         return mo_fail(err, MO_ENOMEM, "out of memory for the map of the device's experts");
     }
     for (int64_t i = 0; i < v->entries; i++) { /* all of it is sent by the first switch */

@@ -48,7 +48,8 @@ static inline bool mo_where_arriving(const mo_where *w, int layer, int expert)
 static inline bool mo_where_readable(const mo_where *w, int layer, int expert)
 {
     const mo_expert *e = &w->spec->layers[layer].moe.expert[expert];
-    return e->gate.w.data && e->up.w.data && e->down.w.data && mo_where_resident(w, layer, expert);
+    const bool gate = e->gate.w.data || !mo_linear_present(&e->gate);
+    return gate && e->up.w.data && e->down.w.data && mo_where_resident(w, layer, expert);
 }
 
 /* Is every expert of the layer in VRAM for good? */

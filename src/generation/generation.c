@@ -45,6 +45,28 @@ static mo_status want_events(mo_generation *g, bool in_thought, mo_error *err)
     return status;
 }
 
+/* Where the model was opened with speculative decoding. */
+static mo_status open_drafting(mo_generation *g, const mo_generation_extra *extra, mo_error *err)
+{
+    const mo_generation_settings *set = &g->set;
+    const int64_t most = g->model->engine->drafts.most;
+    if (!most || !set->draft_max) {
+        return MO_OK;
+    }
+    const mo_drafting_options drafting = {
+        .most = set->draft_max > 0 && set->draft_max < most ? set->draft_max : most,
+        .least = set->draft_min,
+        .p_min = set->draft_p_min,
+        .prediction = set->prediction,
+        .prediction_count = set->prediction_count,
+        .recent = extra ? extra->recent : NULL,
+        .client = extra ? extra->client : 0,
+        .text = g->model->guess_text,
+        .source = extra ? extra->source : NULL,
+    };
+    return mo_drafting_open(&drafting, &g->drafting, err);
+}
+
 mo_status mo_generation_open_with(mo_model *model, const mo_generation_options *options,
                                   const mo_generation_extra *extra, mo_generation **out, mo_error *err)
 {
@@ -59,6 +81,9 @@ mo_status mo_generation_open_with(mo_model *model, const mo_generation_options *
     pthread_mutex_init(&g->lock, NULL);
     mo_status status = mo_generation_settings_make(model, options, extra, &g->set, err);
     const bool in_thought = g->set.reply_given && g->set.reply.in_thought;
+    if (status == MO_OK) {
+        status = open_drafting(g, extra, err);
+    }
     if (status == MO_OK) {
         status = want_grammar(g, in_thought, err);
     }
@@ -93,6 +118,38 @@ static void drop_constraint(mo_generation *g)
     g->wants_mask = g->late = false;
 }
 
+static void drop_images(mo_generation *g)
+{
+    for (int i = 0; i < g->image_count; i++) {
+        mo_image_release(g->images[i]);
+    }
+    free(g->images);
+    g->images = NULL;
+    g->image_count = 0;
+    mo_image_list_drop(&g->places);
+}
+
+mo_status mo_generation_images(mo_generation *g, mo_image *const *images, int count, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    MO_REQUIRE_AS(err, "generation", g)
+    if (count < 0 || (count > 0 && !images)) {
+        return mo_fail(err, MO_EINVAL, "the pictures of a generation must be given");
+    }
+    mo_image **list = count > 0 ? calloc((size_t)count, sizeof(mo_image *)) : NULL;
+    if (count > 0 && !list) {
+        return mo_fail(err, MO_ENOMEM, "out of memory for %d pictures", count);
+    }
+    for (int i = 0; i < count; i++) {
+        list[i] = images[i];
+        mo_image_hold(list[i]);
+    }
+    drop_images(g);
+    g->images = list;
+    g->image_count = count;
+    return MO_OK;
+}
+
 void mo_generation_close(mo_generation *g)
 {
     if (g) {
@@ -100,8 +157,10 @@ void mo_generation_close(mo_generation *g)
         mo_sampler_close(g->sampler);
         mo_events_close(g->events);
         mo_grammar_close(g->grammar);
+        mo_drafting_close(g->drafting);
         mo_generation_settings_free(&g->set);
         pthread_mutex_destroy(&g->lock);
+        drop_images(g);
         free(g->tokens);
         free(g->parts);
         free(g->feeds);
@@ -114,7 +173,7 @@ void mo_generation_close(mo_generation *g)
 /* ---- Prompts ---------------------------------------------------------------------------------- */
 
 /* Sampled tokens that have space before any is sampled: as far as whoever drains a server's answers may be behind. */
-enum { LIST = 40 };
+enum { LIST = 40 + MO_DRAFTS_MAX };
 
 static mo_status check_prompt(const mo_generation *g, const mo_session *session, const int32_t *tokens,
                               int64_t count, mo_error *err)
@@ -133,7 +192,7 @@ static mo_status check_prompt(const mo_generation *g, const mo_session *session,
                        (long long)count, (long long)session->state.context);
     }
     for (int64_t i = 0; i < count; i++) {
-        if (tokens[i] < 0 || tokens[i] >= g->set.vocab) {
+        if ((tokens[i] < 0 && !g->image_count) || tokens[i] >= g->set.vocab) {
             return mo_fail(err, MO_EINVAL, "token %d is not in the vocabulary of %lld tokens", tokens[i],
                            (long long)g->set.vocab);
         }
@@ -179,6 +238,10 @@ mo_status mo_generation_prompt(mo_generation *g, mo_session *session, const int3
     if (status == MO_OK) {
         status = check_prompt(g, session, tokens, count, err);
     }
+    if (status == MO_OK) {
+        status = mo_image_list_make(&g->places, g->model->engine->spec, g->images, g->image_count, tokens,
+                                    count, err);
+    }
     if (status != MO_OK) {
         return status;
     }
@@ -194,13 +257,17 @@ mo_status mo_generation_prompt(mo_generation *g, mo_session *session, const int3
     status = want_grammar(g, in_thought, err);
     status = status == MO_OK ? want_events(g, in_thought, err) : status;
     status = status == MO_OK ? want_sampler(g, err) : status;
+    if (status == MO_OK && g->drafting) {
+        status = mo_drafting_begin(g->drafting, tokens, count, session->state.context, err);
+    }
     if (status != MO_OK) {
         return status;
     }
+    mo_session_follow(session, g->drafting && mo_drafting_asks_head(g->drafting));
     memmove(g->tokens, tokens, sizeof *tokens * (size_t)count);
     g->count = g->prompt = count;
     g->context = session->state.context;
-    g->held = common_tokens(session, tokens, count);
+    g->held = mo_image_list_whole(&g->places, common_tokens(session, tokens, count));
     g->computed = g->generated = 0;
     g->end = MO_END_NONE;
     pthread_mutex_lock(&g->lock);
@@ -346,6 +413,10 @@ bool mo_generation_next(mo_generation *g, mo_generation_event *out, size_t size)
 
 void mo_generation_describe(const mo_generation *g, mo_generation_info *out, size_t size)
 {
+    int64_t drafted = 0, accepted = 0;
+    if (g->drafting) {
+        mo_drafting_count(g->drafting, &drafted, &accepted);
+    }
     const mo_generation_info info = {.seed = g->set.sampler.seed,
                                      .temperature = g->set.sampler.temperature,
                                      .tokens = g->tokens,
@@ -353,7 +424,9 @@ void mo_generation_describe(const mo_generation *g, mo_generation_info *out, siz
                                      .prompt_tokens = g->prompt,
                                      .computed = g->computed,
                                      .generated = g->generated,
-                                     .end = g->end};
+                                     .end = g->end,
+                                     .drafted = drafted,
+                                     .accepted = accepted};
     mo_report_write(out, size, &info, sizeof info);
 }
 

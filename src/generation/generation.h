@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/image.h"
+#include "generation/drafting.h"
 #include "generation/events.h"
 #include "generation/settings.h"
 #include "grammar/mask_thread.h"
@@ -29,8 +31,15 @@ struct mo_generation {
     bool late; /* the session holds everything; the mask was not ready when the token was to be sampled */
     int32_t *tokens; /* prompt and answer */
     size_t space;
+    mo_image **images; /* [image_count] held: of sequences from now on, */
+    int image_count;
+    mo_image_list places; /* and where they are in this one */
     int64_t count, prompt, held, computed, generated;
     mo_end end;
+    mo_drafting *drafting; /* NULL: nothing is guessed */
+    bool
+        settles; /* in the step that runs who steps parses too, and looks at the text before the next token */
+    int64_t drawn; /* tokens that the step which runs has taken already */
     mo_feed_report report;
     mo_generation_part *part;   /* of the step that runs */
     mo_mask_patience *patience; /* of the step that runs */

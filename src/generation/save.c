@@ -1,5 +1,5 @@
-/* Save: a generation with its session's state as bytes, and from bytes: a header, the options and tokens as JSON, and a snapshot. Grammar,
- * stop strings and parser are brought to where they were by the answer's tokens. Numbers of other types than int64 are stored by their
+/* Save: a generation with its session's state as bytes, and from bytes: a header, the options and tokens as JSON, a snapshot, and pixels of
+ * pictures. Grammar, stop strings and parser are brought to where they were by the answer's tokens. Numbers of other types than int64 are stored by their
  * bits, so that every value comes back as it was. */
 #include <jansson.h>
 #include <stdlib.h>
@@ -8,16 +8,17 @@
 #include "api/model.h"
 #include "base/growing.h"
 #include "base/hash.h"
-#include "base/json_load.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "engine/session.h"
 #include "generation/generation.h"
+#include "generation/save_pictures.h"
 #include "sampling/pick.h"
 
 typedef struct header {
     char magic[8];
-    uint64_t text_bytes, snapshot_bytes;
-    uint64_t hash; /* of what follows */
+    uint64_t text_bytes, snapshot_bytes; /* the second with the pixels */
+    uint64_t hash;                       /* of what follows */
 } header;
 
 static const char magic[8] = {'M', 'O', 'G', 'E', 'N', '0', '0', '1'};
@@ -125,11 +126,11 @@ static json_t *waiting_json(mo_events *events)
     return array;
 }
 
-static json_t *tokens_json(const mo_generation *g)
+static json_t *tokens_json(const int32_t *tokens, int64_t count)
 {
     json_t *array = json_array();
-    for (int64_t i = 0; array && i < g->count; i++) {
-        if (json_array_append_new(array, json_integer(g->tokens[i])) != 0) {
+    for (int64_t i = 0; array && i < count; i++) {
+        if (json_array_append_new(array, json_integer(tokens[i])) != 0) {
             json_decref(array);
             array = NULL;
         }
@@ -137,20 +138,28 @@ static json_t *tokens_json(const mo_generation *g)
     return array;
 }
 
+static json_t *drafts_json(const mo_generation_settings *set)
+{
+    return json_pack("{s:i,s:i,s:I,s:o}", "max", set->draft_max, "min", set->draft_min, "p_min",
+                     (json_int_t)bits_of(set->draft_p_min), "prediction",
+                     tokens_json(set->prediction, (int64_t)set->prediction_count));
+}
+
 static json_t *generation_json(const mo_generation *g)
 {
     const mo_generation_settings *set = &g->set;
     return json_pack(
-        "{s:I,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:i,s:b,s:b,s:b,s:b,s:o,s:I,s:I,s:I,s:I,s:i,s:o}",
+        "{s:I,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:i,s:b,s:b,s:b,s:b,s:o,s:o,s:I,s:I,s:I,s:I,s:i,s:o,s:o}",
         "fingerprint", (json_int_t)fingerprint_of(g->model), "numerics", mo_numerics_version(), "sampling",
         sampling_json(g), "stop", texts_json(set->stop, set->stop_count), "grammar",
         text_or_null(set->grammar), "schema", text_or_null(set->schema), "tools", text_or_null(set->tools),
         "tool_choice", text_or_null(set->tool_choice), "max_tokens", (json_int_t)set->max_tokens,
         "thought_tokens", (json_int_t)set->thought_tokens, "logprobs", set->logprobs, "strict", set->strict,
-        "single_call", set->single_call, "raw", set->raw, "ignore_end", set->ignore_end, "tokens",
-        tokens_json(g), "prompt", (json_int_t)g->prompt, "held", (json_int_t)g->held, "computed",
-        (json_int_t)g->computed, "parsed", (json_int_t)mo_events_tokens(g->events), "end", (int)g->end,
-        "waiting", waiting_json(g->events));
+        "single_call", set->single_call, "raw", set->raw, "ignore_end", set->ignore_end, "drafts",
+        drafts_json(set), "tokens", tokens_json(g->tokens, g->count), "prompt", (json_int_t)g->prompt, "held",
+        (json_int_t)g->held, "computed", (json_int_t)g->computed, "parsed",
+        (json_int_t)mo_events_tokens(g->events), "end", (int)g->end, "waiting", waiting_json(g->events),
+        "pictures", mo_saved_pictures_json(g));
 }
 
 /* Has every event been taken? */
@@ -163,11 +172,12 @@ static bool is_drained(mo_generation *g)
     return empty && g->taken_first == g->taken_count && !mo_events_take(g->events, &event);
 }
 
-static mo_status join(const char *text, const uint8_t *snapshot, size_t snapshot_bytes, uint8_t **bytes,
-                      size_t *size, mo_error *err)
+static mo_status join(const mo_generation *g, const char *text, const uint8_t *snapshot,
+                      size_t snapshot_bytes, uint8_t **bytes, size_t *size, mo_error *err)
 {
-    header h = {.text_bytes = strlen(text), .snapshot_bytes = snapshot_bytes};
-    const size_t total = sizeof h + (size_t)h.text_bytes + snapshot_bytes;
+    const size_t rest = snapshot_bytes + mo_saved_pictures_bytes(g);
+    header h = {.text_bytes = strlen(text), .snapshot_bytes = rest};
+    const size_t total = sizeof h + (size_t)h.text_bytes + rest;
     uint8_t *all = malloc(total);
     if (!all) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a saved generation of %zu bytes", total);
@@ -175,6 +185,7 @@ static mo_status join(const char *text, const uint8_t *snapshot, size_t snapshot
     memcpy(h.magic, magic, sizeof magic);
     memcpy(all + sizeof h, text, (size_t)h.text_bytes);
     memcpy(all + sizeof h + h.text_bytes, snapshot, snapshot_bytes);
+    mo_saved_pictures_write(g, all + sizeof h + h.text_bytes + snapshot_bytes);
     h.hash = mo_hash_words(MO_HASH_SEED, all + sizeof h, total - sizeof h);
     memcpy(all, &h, sizeof h);
     *bytes = all;
@@ -212,8 +223,8 @@ mo_status mo_generation_save(const mo_generation *generation, uint8_t **bytes, s
         return status;
     }
     json_t *root = generation_json(g);
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    status = text ? join(text, state, state_bytes, bytes, size, err)
+    char *text = root ? mo_json_dump(root, JSON_COMPACT) : NULL;
+    status = text ? join(g, text, state, state_bytes, bytes, size, err)
                   : mo_fail(err, MO_ENOMEM, "out of memory for a saved generation");
     json_decref(root);
     free(text);
@@ -269,15 +280,19 @@ static mo_status split(const uint8_t *bytes, size_t size, json_t **root, const u
     if (!*root) {
         return no_memory ? mo_fail(err, MO_ENOMEM, "out of memory for a saved generation") : damaged(err);
     }
+    size_t pixels;
+    const mo_status status =
+        mo_saved_pictures_size(json_object_get(*root, "pictures"), (size_t)h.snapshot_bytes, &pixels, err);
     *snapshot = bytes + sizeof h + h.text_bytes;
-    *snapshot_bytes = (size_t)h.snapshot_bytes;
-    return MO_OK;
+    *snapshot_bytes = (size_t)h.snapshot_bytes - pixels;
+    return status;
 }
 
 /* The lists of the options that were saved. */
 typedef struct lists {
     mo_logit_bias *bias;
     const char **stop, **breakers;
+    int32_t *prediction;
 } lists;
 
 static void lists_free(lists *l)
@@ -285,6 +300,7 @@ static void lists_free(lists *l)
     free(l->bias);
     free(l->stop);
     free(l->breakers);
+    free(l->prediction);
 }
 
 static bool texts_of(const json_t *array, const char ***out, size_t *count)
@@ -310,6 +326,24 @@ static void sampling_of(const json_t *s, mo_generation_options *o)
     o->samplers = json_string_value(json_object_get(s, "samplers"));
 }
 
+/* Of speculative decoding; files of versions before it have none. */
+static bool drafts_of(const json_t *drafts, mo_generation_options *o, lists *l)
+{
+    const json_t *prediction = json_object_get(drafts, "prediction");
+    if (!drafts) {
+        return true;
+    }
+    o->draft_max = (int)whole_of(drafts, "max");
+    o->draft_min = (int)whole_of(drafts, "min");
+    o->draft_p_min = real_of(drafts, "p_min");
+    o->prediction_count = json_array_size(prediction);
+    o->prediction = l->prediction = calloc(o->prediction_count + 1, sizeof *l->prediction);
+    for (size_t i = 0; l->prediction && i < o->prediction_count; i++) {
+        l->prediction[i] = (int32_t)json_integer_value(json_array_get(prediction, i));
+    }
+    return l->prediction != NULL;
+}
+
 /* The options as they were given; lists_free() their lists. */
 static bool options_of(const json_t *root, mo_generation_options *o, lists *l)
 {
@@ -333,7 +367,8 @@ static bool options_of(const json_t *root, mo_generation_options *o, lists *l)
         l->bias[i] = (mo_logit_bias){(int32_t)json_integer_value(json_array_get(pair, 0)), pair_real(pair)};
     }
     const bool ok = texts_of(json_object_get(root, "stop"), &l->stop, &o->stop_count) &&
-                    texts_of(json_object_get(s, "dry_breakers"), &l->breakers, &o->dry_breaker_count);
+                    texts_of(json_object_get(s, "dry_breakers"), &l->breakers, &o->dry_breaker_count) &&
+                    drafts_of(json_object_get(root, "drafts"), o, l);
     o->stop = l->stop;
     o->dry_breakers = l->breakers;
     return l->bias && ok;
@@ -378,8 +413,11 @@ static mo_status replay(mo_generation *g, const int32_t *tokens, int64_t count, 
     for (int64_t i = g->prompt; i < count; i++) {
         const mo_sampled token = {.id = tokens[i],
                                   .ends = mo_token_ends(g->model, tokens[i]) && !g->set.ignore_end};
-        if (g->constraint && !token.ends && mo_constraint_accept(g->constraint, token.id, err) != MO_OK) {
-            return damaged(err);
+        if (g->constraint && !token.ends) {
+            const mo_status status = mo_constraint_accept(g->constraint, token.id, err);
+            if (status != MO_OK) {
+                return status == MO_ENOMEM ? status : damaged(err);
+            }
         }
         g->tokens[g->count++] = token.id;
         g->generated++;
@@ -405,6 +443,8 @@ static int32_t *tokens_of(const mo_model *model, const mo_session *session, cons
                           int64_t *count, mo_error *err)
 {
     const json_t *array = json_object_get(root, "tokens");
+    const bool pictures =
+        json_is_object(json_object_get(root, "pictures")); /* whose rows are numbers below 0 */
     const int64_t prompt = whole_of(root, "prompt"), held = whole_of(root, "held");
     *count = (int64_t)json_array_size(array);
     if (*count < 1 || prompt < 1 || prompt > *count || held < 0 || held > *count) {
@@ -424,7 +464,8 @@ static int32_t *tokens_of(const mo_model *model, const mo_session *session, cons
     }
     for (int64_t i = 0; i < *count; i++) {
         const int64_t id = json_integer_value(json_array_get(array, (size_t)i));
-        if (id < 0 || id >= mo_checkpoint_spec(model->checkpoint)->vocab) {
+        const bool row = pictures && i < prompt && id < -1 && id >= INT32_MIN;
+        if ((id < 0 && !row) || id >= mo_checkpoint_spec(model->checkpoint)->vocab) {
             free(tokens);
             damaged(err);
             return NULL;
@@ -487,6 +528,9 @@ mo_status mo_generation_load(mo_model *model, mo_session *session, const uint8_t
     }
     if (status == MO_OK) {
         status = mo_generation_open(model, &o, &g, err);
+    }
+    if (status == MO_OK) {
+        status = mo_saved_pictures_open(g, json_object_get(root, "pictures"), snapshot + snapshot_bytes, err);
     }
     if (status == MO_OK) {
         status = restore_session(model, session, snapshot, snapshot_bytes, err);

@@ -43,8 +43,12 @@ const mo_sampling_field mo_sampling_fields[MO_SAMPLING_FIELDS] = {
 
 void mo_generation_options_init(mo_generation_options *options, size_t size)
 {
-    mo_generation_options defaults = {
-        .size = sizeof defaults, .seed = -1, .max_tokens = -1, .thought_tokens = -1, .logprobs = -1};
+    mo_generation_options defaults = {.size = sizeof defaults,
+                                      .seed = -1,
+                                      .max_tokens = -1,
+                                      .thought_tokens = -1,
+                                      .logprobs = -1,
+                                      .draft_max = -1};
     for (int i = 0; i < MO_SAMPLING_FIELDS; i++) {
         const mo_sampling_field *f = &mo_sampling_fields[i];
         const float unset = NAN;
@@ -176,6 +180,20 @@ static void free_list(char **list, size_t count)
     free(list);
 }
 
+static bool copy_prediction(const mo_generation_options *o, mo_generation_settings *set)
+{
+    if (!o->prediction_count) {
+        return true;
+    }
+    set->prediction = malloc(sizeof *set->prediction * o->prediction_count);
+    if (!set->prediction) {
+        return false;
+    }
+    memcpy(set->prediction, o->prediction, sizeof *set->prediction * o->prediction_count);
+    set->prediction_count = o->prediction_count;
+    return true;
+}
+
 static bool copy_texts(const mo_generation_options *o, mo_generation_settings *set)
 {
     static const char *const breakers[] = {"\n", ":", "\"", "*"};
@@ -207,6 +225,7 @@ void mo_generation_settings_free(mo_generation_settings *set)
     free(set->tools);
     free(set->tool_choice);
     free(set->reply_tools);
+    free(set->prediction);
     *set = (mo_generation_settings){0};
 }
 
@@ -251,8 +270,32 @@ static mo_status check(const mo_generation_options *o, mo_error *err)
     if (o->logprobs < -1 || o->logprobs > MO_TOP_MAX) {
         return mo_fail(err, MO_EINVAL, "`logprobs` must be -1 (none) to %d, not %d", MO_TOP_MAX, o->logprobs);
     }
+    if (o->draft_max < -1 || o->draft_min < 0) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "`draft_max` must be -1 (as the model) or more, not %d, and `draft_min` 0 or more, not %d",
+            o->draft_max, o->draft_min);
+    }
+    if (!(o->draft_p_min >= 0.0f && o->draft_p_min <= 1.0f)) {
+        return mo_fail(err, MO_EINVAL, "`draft_p_min` must be 0 to 1, not %g", (double)o->draft_p_min);
+    }
+    if (o->prediction_count && !o->prediction) {
+        return mo_fail(err, MO_EINVAL, "`prediction` is NULL, but has %zu tokens", o->prediction_count);
+    }
     if (o->max_tokens < -1 || o->thought_tokens < -1) {
         return mo_fail(err, MO_EINVAL, "`max_tokens` and `thought_tokens` must be -1 (no limit) or more");
+    }
+    return MO_OK;
+}
+
+static mo_status check_prediction(const mo_generation_settings *set, mo_error *err)
+{
+    for (size_t i = 0; i < set->prediction_count; i++) {
+        if (set->prediction[i] < 0 || set->prediction[i] >= set->vocab) {
+            return mo_fail(err, MO_EINVAL,
+                           "token %d of the prediction is not in the vocabulary of %lld tokens",
+                           set->prediction[i], (long long)set->vocab);
+        }
     }
     return MO_OK;
 }
@@ -331,6 +374,9 @@ mo_status mo_generation_settings_make(const mo_model *model, const mo_generation
                                    .raw = o.raw,
                                    .ignore_end = o.ignore_end,
                                    .logprobs = o.logprobs,
+                                   .draft_max = o.draft_max,
+                                   .draft_min = o.draft_min,
+                                   .draft_p_min = o.draft_p_min,
                                    .progress = o.progress,
                                    .user = o.user};
     if (extra) {
@@ -343,8 +389,11 @@ mo_status mo_generation_settings_make(const mo_model *model, const mo_generation
         set.reply.tools_length = strlen(o.tools);
         set.reply.single = set.single_call;
     }
-    if (!collect_bias(model, &o, &set) || !copy_texts(&o, &set)) {
+    if (!collect_bias(model, &o, &set) || !copy_texts(&o, &set) || !copy_prediction(&o, &set)) {
         status = mo_fail(err, MO_ENOMEM, "out of memory for the options of a generation");
+    }
+    if (status == MO_OK) {
+        status = check_prediction(&set, err);
     }
     if (status == MO_OK) {
         status = mo_sampler_options_check(&set.sampler, set.vocab, err);

@@ -25,6 +25,10 @@ typedef struct mo_generation_settings {
     bool reply_given; /* by the caller: in_thought holds too */
     bool strict, single_call, raw, ignore_end;
     int logprobs; /* -1: none */
+    int draft_max, draft_min;
+    float draft_p_min;
+    int32_t *prediction; /* [prediction_count]; NULL: none */
+    size_t prediction_count;
     bool (*progress)(void *user, int64_t done_tokens, int64_t total_tokens);
     void *user;
 } mo_generation_settings;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/growing.h"
 #include "base/status.h"
+#include "engine/head.h"
 #include "engine/session.h"
 #include "generation/generation.h"
 
@@ -49,14 +50,150 @@ static void on_routes(void *user, int layer, int64_t position, const int32_t *id
     g->part->routes(g->part->user, layer, position, ids, weights, used);
 }
 
+static bool accept(void *user, const mo_feed_report *picked);
+
+/* Tokens that can be sampled until something outside of the step must be looked at. */
+static int64_t draft_limit(const mo_generation *g)
+{
+    int64_t most = g->context - g->count;
+    if (g->set.max_tokens >= 0 && g->set.max_tokens - g->generated - 1 < most) {
+        most = g->set.max_tokens - g->generated - 1;
+    }
+    if (g->set.thought_tokens >= 0 && !g->settles && g->set.thought_tokens - g->generated - 1 < most) {
+        most =
+            g->set.thought_tokens - g->generated - 1; /* then what was parsed says whether a thought ends */
+    }
+    return most > 0 ? most : 0;
+}
+
+/* Does the step have one new token of every sequence, as steps that are compared by their times? */
+static bool is_decoding(const mo_generation_part *parts, const mo_feed *feeds, int count)
+{
+    bool all = count > 0 && parts->generation->model->engine->drafts.most > 0;
+    for (int i = 0; i < count && all; i++) {
+        all = feeds[i].sampler && parts[i].piece == 1;
+    }
+    return all;
+}
+
+/* An MTP head or a draft model makes the guesses that are its business. */
+static void ask_head(mo_generation_part *parts, mo_depth_wish *wishes, const int *of, int used, int count)
+{
+    mo_head_wish asked[MO_DEPTH_TOGETHER];
+    mo_model *model = parts->generation->model;
+    const int64_t began = mo_clock_ns();
+    int n = 0;
+    int64_t most, behind = 0;
+    for (int k = 0; k < used; k++) {
+        const mo_generation *g = parts[of[k]].generation;
+        if (wishes[k].head && wishes[k].drafts) {
+            mo_session *s = atomic_load(&g->session);
+            asked[n++] = (mo_head_wish){.session = s->head,
+                                        .cancel = &s->cancel,
+                                        .tokens = g->tokens,
+                                        .count = g->count,
+                                        .drafts = wishes[k].drafts,
+                                        .out = g->tokens + g->count};
+        }
+    }
+    const bool good = n && mo_head_draft(model->engine, asked, n, &behind);
+    most = 0;
+    for (int k = 0, i = 0; k < used && n; k++) {
+        if (wishes[k].head && wishes[k].drafts) {
+            wishes[k].drafts = good ? asked[i].drafts : 0;
+            most = wishes[k].drafts > most ? wishes[k].drafts : most;
+            i++;
+        }
+    }
+    if (most) {
+        mo_step_times_add_head(&model->times, count, most, (double)(mo_clock_ns() - began - behind),
+                               (double)behind);
+    }
+}
+
+/* Adds drafts to such a step where they pay. */
+static void guess(mo_generation_part *parts, mo_feed *feeds, int count)
+{
+    mo_depth_wish wishes[MO_DEPTH_TOGETHER];
+    int of[MO_DEPTH_TOGETHER], used = 0;
+    if (count > MO_DEPTH_TOGETHER || !is_decoding(parts, feeds, count)) {
+        return;
+    }
+    mo_model *model = parts->generation->model;
+    for (int i = 0; i < count; i++) {
+        mo_generation *g = parts[i].generation;
+        const bool may = g->drafting && !parts[i].routes && g->generated > 0;
+        const mo_session *s = atomic_load(&g->session);
+        const bool head = s->follows && !s->state.anew; /* of a text that was replaced it knows nothing yet */
+        if (may && mo_drafting_look(g->drafting, &model->times, g->tokens, g->count, draft_limit(g), head,
+                                    &wishes[used])) {
+            of[used++] = i;
+        }
+    }
+    mo_depth_choose(&model->times, count, wishes, used, mo_feed_draft_rows(model->engine));
+    ask_head(parts, wishes, of, used, count);
+    for (int k = 0; k < used; k++) {
+        mo_generation *g = parts[of[k]].generation;
+        feeds[of[k]].drafts = mo_drafting_put(g->drafting, g->tokens, g->count, &wishes[k]);
+    }
+}
+
+/* What such a step took, by what it had. */
+static void learn_time(const mo_generation_part *parts, const mo_feed *feeds, int count, int64_t ns)
+{
+    int64_t drafts = 0, accepted = 0;
+    bool computed = is_decoding(parts, feeds, count);
+    for (int i = 0; i < count && computed; i++) {
+        const mo_feed_report *r = &parts[i].generation->report;
+        computed = r->error.status == MO_OK;
+        drafts += r->drafted;
+        accepted += r->accepted;
+    }
+    if (computed) {
+        mo_step_times_add(&parts->generation->model->times, count, drafts, accepted, (double)ns);
+    }
+}
+
+/* Where a piece of `piece` tokens ends: not within a picture but before it, unless the piece begins with it. */
+static int64_t end_of_piece(const mo_generation *g, int64_t piece)
+{
+    const mo_image_place *p = mo_image_list_find(&g->places, g->held + piece);
+    return !p ? g->held + piece : p->at > g->held ? p->at : p->at + mo_image_rows(p->image);
+}
+
+mo_image *mo_generation_picture(const mo_generation *g)
+{
+    const int64_t from = mo_image_list_whole(&g->places, g->held);
+    for (int i = 0; i < g->places.count; i++) {
+        mo_image *image = g->places.place[i].image;
+        if (g->places.place[i].at >= from && !atomic_load(&image->values)) {
+            mo_image_hold(image);
+            return image;
+        }
+    }
+    return NULL;
+}
+
+/* The pictures among the first `count` tokens. */
+static int images_of(const mo_generation *g, int64_t count)
+{
+    int n = 0;
+    while (n < g->places.count && g->places.place[n].at < count) {
+        n++;
+    }
+    return n;
+}
+
 /* What the part feeds. */
 static mo_feed feed_of(mo_generation *g, mo_generation_part *part, mo_mask_patience *patience)
 {
     const int64_t rest = g->count - g->held;
-    const int64_t count = part->piece > 0 && part->piece < rest ? g->held + part->piece : g->count;
+    const int64_t count = part->piece > 0 && part->piece < rest ? end_of_piece(g, part->piece) : g->count;
     const bool samples = count == g->count && g->set.max_tokens != 0 && !samples_later(g);
     g->part = part;
+    g->settles = part->settled;
     g->patience = patience;
+    g->drawn = 0;
     part->sampled = samples; /* so far */
     part->piece = count - g->held;
     return (mo_feed){.size = sizeof(mo_feed),
@@ -72,7 +209,10 @@ static mo_feed feed_of(mo_generation *g, mo_generation_part *part, mo_mask_patie
                      .late_mask = samples && g->constraint ? late_mask : NULL,
                      .logprobs = samples && g->set.logprobs >= 0,
                      .top = samples && g->set.logprobs > 0 ? g->set.logprobs : 0,
-                     .unfinished = count < g->count && !part->logits};
+                     .unfinished = count < g->count && !part->logits,
+                     .accept = accept,
+                     .images = g->images,
+                     .image_count = images_of(g, count)};
 }
 
 static bool has_enough(const mo_generation *g)
@@ -80,11 +220,10 @@ static bool has_enough(const mo_generation *g)
     return g->set.max_tokens >= 0 && g->generated >= g->set.max_tokens;
 }
 
-/* The token that the step has sampled. */
-static void take_token(mo_generation_part *part, int64_t now)
+/* A token that the step has sampled. */
+static void take_token(mo_generation_part *part, const mo_feed_report *r, int64_t now)
 {
     mo_generation *g = part->generation;
-    const mo_feed_report *r = &g->report;
     mo_error *err = &part->error;
     mo_sampled token = {.id = r->token,
                         .ends = mo_token_ends(g->model, r->token) && !g->set.ignore_end,
@@ -111,6 +250,36 @@ static void take_token(mo_generation_part *part, int64_t now)
     }
 }
 
+/* Looks at the text that decides what comes next. True: the next token is not sampled as usual. */
+static bool text_decides(mo_generation *g)
+{
+    const int32_t *tokens;
+    if (!g->settles || (!g->set.stop_count && g->set.thought_tokens < 0)) {
+        return false;
+    }
+    while (mo_generation_parse(g)) {
+    }
+    return g->failure.status != MO_OK || mo_generation_stopped(g) ||
+           (g->set.thought_tokens >= 0 && g->generated >= g->set.thought_tokens &&
+            mo_events_thought_end(g->events, &tokens) > 0);
+}
+
+/* A draft was sampled. False: what follows is not the step's business any more. */
+static bool accept(void *user, const mo_feed_report *picked)
+{
+    mo_generation *g = user;
+    g->drawn++;
+    take_token(g->part, picked, mo_clock_ns());
+    if (g->end != MO_END_NONE || atomic_load(&g->cancelled) || text_decides(g)) {
+        return false;
+    }
+    if (g->wants_mask) {
+        mo_mask_want(g->masks, &g->mask, g->constraint);
+        g->wants_mask = false;
+    }
+    return true;
+}
+
 /* What the step has brought. */
 static void take_result(mo_generation_part *part, int64_t now)
 {
@@ -120,22 +289,27 @@ static void take_result(mo_generation_part *part, int64_t now)
     part->sampled = false;
     part->late = g->late = sampling && g->constraint && mo_mask_missed(g->masks, &g->mask);
     part->computed = g->report.computed;
-    part->error.status = MO_OK;
     if (g->report.error.status != MO_OK && !g->late) {
         unmasked = sampling && g->constraint ? mo_mask_failure(g->masks, &g->mask) : NULL;
         part->error = unmasked ? *unmasked : g->report.error;
         return;
     }
     g->computed += in_prompt(g) ? part->computed : 0;
-    g->held += part->piece;
+    g->held += part->piece + g->report.accepted;
+    part->drafted = g->report.drafted;
+    part->accepted = g->report.accepted;
+    part->predicted = part->drafted && mo_drafting_predicted(g->drafting);
+    if (g->drafting && sampling) { /* tokens without drafts count too: trials come at intervals of tokens */
+        mo_drafting_learn(g->drafting, &g->model->times, g->report.drafted, g->report.accepted);
+    }
     if (g->set.max_tokens == 0 && g->held == g->count) {
         mo_generation_finish(g, MO_END_LENGTH, NULL);
-    } else if (sampling && !g->late) {
-        take_token(part, now);
+    } else if (sampling && !g->late && g->drawn == g->report.accepted) { /* else it has been taken */
+        take_token(part, &g->report, now);
     }
 }
 
-/* Space for the feeds of so many. */
+/* Space for the feeds of all of them. */
 static mo_status want_feeds(mo_generation *g, int count, mo_error *err)
 {
     if (!mo_array_reserve(&g->parts, &g->part_space, (size_t)count, sizeof *g->parts) ||
@@ -158,12 +332,20 @@ mo_status mo_generation_step_parts(mo_generation_part *parts, mo_feed *feeds, in
         }
         g->report.token = -1;
         g->report.computed = 0;
+        g->report.drafted = g->report.accepted = 0;
         g->report.error.status = MO_OK;
+        parts[i].drafted = parts[i].accepted = 0;
+        parts[i].error.status = MO_OK;
         feeds[i] = feed_of(g, &parts[i], &patience);
     }
+    guess(parts, feeds, count);
+    const int64_t began = mo_clock_ns();
     const mo_status status = mo_session_feed(feeds, count, err);
     const int64_t now = mo_clock_ns();
     bool fed = status == MO_OK;
+    if (fed) {
+        learn_time(parts, feeds, count, now - began);
+    }
     for (int i = 0; i < count; i++) {
         fed |= parts[i].generation->report.error.status != MO_OK || parts[i].generation->report.computed > 0;
     }
@@ -266,8 +448,8 @@ static int choose(mo_generation *const *list, int count, int running)
     const int64_t piece = running > 1 ? list[0]->model->engine->batch : 0;
     for (int i = 0; i < count; i++) {
         if (list[i]->end == MO_END_NONE && mo_generation_is_ready(list[i])) {
-            parts[used++] =
-                (mo_generation_part){.generation = list[i], .piece = in_prompt(list[i]) ? piece : 0};
+            parts[used++] = (mo_generation_part){
+                .generation = list[i], .piece = in_prompt(list[i]) ? piece : 0, .settled = true};
         }
     }
     for (int i = 0; i < count && !used; i++) {

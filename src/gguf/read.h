@@ -59,6 +59,7 @@ mo_status mo_gguf_string_or(const mo_gguf *g, const char *key, const char *other
 
 /* For keys that hold one value for all layers or one per layer: the value for `index`. */
 mo_status mo_gguf_i64_of(const mo_gguf *g, const char *key, uint64_t index, int64_t *out, mo_error *err);
+mo_status mo_gguf_f32_of(const mo_gguf *g, const char *key, uint64_t index, float *out, mo_error *err);
 
 /* The entry of an array of `type` elements: arrays of strings, of f32, ... For integers of any width
  * give MO_VALUE_I64. Elements by mo_gguf_entry_value(). */

@@ -239,6 +239,21 @@ mo_status mo_gguf_i64_of(const mo_gguf *g, const char *key, uint64_t index, int6
     return MO_OK;
 }
 
+mo_status mo_gguf_f32_of(const mo_gguf *g, const char *key, uint64_t index, float *out, mo_error *err)
+{
+    const mo_gguf_entry *e;
+    mo_value v = {0};
+    double r = 0.0;
+    mo_status s = value_of(g, key, index, &e, &v, err);
+    if (s == MO_OK && (!value_real(&v, &r) || (isfinite(r) && fabs(r) > (double)FLT_MAX))) {
+        s = unfit(g, e, "a number", err);
+    }
+    if (s == MO_OK) {
+        *out = (float)r;
+    }
+    return s;
+}
+
 mo_status mo_gguf_array(const mo_gguf *g, const char *key, mo_value_type type, const mo_gguf_entry **out,
                         mo_error *err)
 {

@@ -212,13 +212,20 @@ static bool append_value(buffer *b, const mo_value *value)
 void mo_gguf_put_entry(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry *entry)
 {
     mo_metadata_info info;
+    mo_gguf_entry_info(entry, &info);
+    mo_gguf_put_first(w, g, entry, info.count);
+}
+
+void mo_gguf_put_first(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry *entry, uint64_t count)
+{
+    mo_metadata_info info;
     mo_value value;
     mo_gguf_entry_info(entry, &info);
     if (!put_key(w, info.key, info.is_array ? ARRAY : info.type)) {
         return;
     }
-    bool fine = !info.is_array || (append_u32(&w->entries, info.type) && append_u64(&w->entries, info.count));
-    for (uint64_t i = 0; i < info.count && fine; i++) {
+    bool fine = !info.is_array || (append_u32(&w->entries, info.type) && append_u64(&w->entries, count));
+    for (uint64_t i = 0; i < count && fine; i++) {
         fine = mo_gguf_entry_value(g, entry, i, &value) && append_value(&w->entries, &value);
     }
     if (!fine) {

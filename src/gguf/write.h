@@ -37,6 +37,8 @@ void mo_gguf_put_texts(mo_gguf_writer *w, const char *key, const mo_text *elemen
 
 /* An entry of an opened model under its own key, of any type. */
 void mo_gguf_put_entry(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry *entry);
+/* Of an array its first `count` elements, at most as many as there are; count 1 of what is none. */
+void mo_gguf_put_first(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry *entry, uint64_t count);
 
 /* Declares a tensor and returns its number, or -1 after a failure. */
 int64_t mo_gguf_put_tensor(mo_gguf_writer *w, const char *name, mo_type type, int dims, const int64_t *size);

@@ -47,7 +47,7 @@ static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, mo_gpu_orde
 {
     mo_gpu_portion *p = NULL;
     for (int e = 0; e < experts; e++) {
-        if (left[e] == 0 || o->by_cpu[e]) {
+        if (left[e] <= 0 || o->by_cpu[e]) {
             continue;
         }
         if (!p || p->count == gpu->experts.window_size) {
@@ -84,6 +84,36 @@ static void list_claimed(const mo_gpu *gpu, int experts, mo_gpu_order *o)
     }
 }
 
+/* Behind all, those that are left out: they have no rows. */
+static void list_skipped(int experts, const int32_t *left, mo_gpu_order *o)
+{
+    o->skipped = 0;
+    for (int e = 0; e < experts; e++) {
+        if (left[e] < 0) {
+            o->expert[o->count + o->skipped++] = e;
+        }
+    }
+}
+
+/* Leaves out what is in no memory, and tells the device what is kept. Their left is -1 then. */
+static void skip_missing(mo_gpu *gpu, mo_forward *forward, int32_t *left)
+{
+    const mo_gpu_pinned *pinned = &gpu->scratch.pinned;
+    const mo_picks *p = &forward->w->picks;
+    const size_t rows = (size_t)mo_picks_rows(p);
+    int count = 0;
+    for (int e = 0; e < p->experts; e++) {
+        if (left[e] > 0) {
+            forward->w->needs[count++] = (mo_need){.expert = e};
+        }
+    }
+    for (int i = mo_forward_skip(forward, count); i < count; i++) {
+        left[forward->w->needs[i].expert] = -1;
+    }
+    memcpy(pinned->ids, p->ids, sizeof *p->ids * rows);
+    memcpy(pinned->weights, p->weights, sizeof *p->weights * rows);
+}
+
 /* Experts that are neither in slots nor sent ahead may be computed by workers. */
 static void claim(mo_gpu *gpu, mo_forward *forward, int layer, int32_t *left)
 {
@@ -92,7 +122,7 @@ static void claim(mo_gpu *gpu, mo_forward *forward, int layer, int32_t *left)
     *work = (mo_expert_work){
         .forward = forward, .layer = layer, .picks = p, .out = gpu->scratch.pinned.shared_rows};
     for (int e = 0; e < p->experts; e++) {
-        const bool gone = left[e] == 0 && mo_where_here(&gpu->experts.where, e);
+        const bool gone = left[e] <= 0 && mo_where_here(&gpu->experts.where, e);
         work->who[e] = p->count[e] > 0 && gone ? MO_BY_DEVICE : MO_BY_CPU;
     }
     gpu->lanes.claimed = mo_workers_claim(&forward->engine->workers, work);
@@ -118,6 +148,10 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, bo
     list_sent(gpu, layer, left, o);
     memset(o->by_cpu, 0, sizeof o->by_cpu);
     gpu->lanes.claimed = 0;
+    const uint32_t *drafted = mo_forward_note_drafts(forward); /* before some of it is left out */
+    if (gpu->experts.skips) {
+        skip_missing(gpu, forward, left);
+    }
     if (divided) {
         claim(gpu, forward, layer, left);
     }
@@ -127,8 +161,11 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, bo
     list_rest(gpu, moe->experts, left, o);
     list_shared(moe->experts, o);
     list_claimed(gpu, moe->experts, o);
-    for (int i = 0; i < o->count; i++) {
-        w->needs[i] = (mo_need){.expert = o->expert[i], .picks = (uint32_t)p->count[o->expert[i]]};
+    list_skipped(moe->experts, left, o);
+    for (int i = 0; i < o->count + o->skipped; i++) {
+        const int e = o->expert[i];
+        w->needs[i] =
+            (mo_need){.expert = e, .picks = (uint32_t)p->count[e], .drafted = drafted ? drafted[e] : 0};
     }
     mo_picks sorted = *p; /* the device's arrays: row_of of the workspace is shared by pieces */
     sorted.row_of = gpu->scratch.pinned.row_of;
@@ -199,6 +236,10 @@ static mo_status send_order(mo_gpu *gpu, mo_gpu_ops *p, int layer, int64_t rows,
         (const uint8_t *)(pinned->row_of + rows) - from; /* both sides end with whole words */
     mo_gpu_ops_receive(p, layer, from, groups ? gpu->scratch.groups : gpu->scratch.picks,
                        (bytes + 15) / 16 * 16);
+    if (gpu->order.skipped > 0) {
+        mo_gpu_ops_receive_also(p, pinned->ids, mo_gpu_ids_of(p, layer), rows * 4);
+        mo_gpu_ops_receive_also(p, pinned->weights, mo_gpu_weights_of(p, layer), rows * 4);
+    }
     const mo_status status = mo_gpu_ops_launch(p, &gpu->link, gpu->link.main, err);
     p->count = 0;
     return status;
@@ -258,7 +299,7 @@ static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_o
 /* Experts of a window that is sent ahead. */
 static int window_size_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer)
 {
-    const double seconds = (double)gpu->core.layers[layer].expert_bytes * gpu->lanes.fetch_rate.s_per_byte;
+    const double seconds = (double)gpu->core.layers[layer].expert_bytes * gpu->lanes.rates.link.s_per_byte;
     const int size = gpu->experts.window_size;
     if (!mo_gpu_share_may(gpu, forward) || seconds * size <= AHEAD_S) {
         return size;
@@ -437,6 +478,7 @@ typedef struct landing {
     bool stays[MO_EXPERTS_MAX]; /* by number from o->hot on: may take a slot, */
     bool ready[MO_EXPERTS_MAX]; /* by number: has landed now, */
     bool kept[MO_EXPERTS_MAX];  /* and is in a slot */
+    int by_cpu;                 /* of those that are ready */
     mo_status status;
     mo_error error;
 } landing;
@@ -459,70 +501,80 @@ static void run_landing(void *ctx)
     }
 }
 
-/* Marks what has landed since; how many of it the CPU has, and how many there are. */
-static int mark_landed(const mo_forward *forward, landing *l, int *by_cpu)
+static void begin_landing(void *owner)
 {
-    int count = 0;
-    *by_cpu = 0;
-    for (int i = l->o->hot; i < l->o->claimed_first; i++) {
-        const mo_need *n = &forward->w->needs[i];
-        l->ready[i] = n->in && n->down && !n->down_done;
-        count += l->ready[i];
-        *by_cpu += l->ready[i] && i >= l->o->cpu_first;
+    landing *l = owner;
+    memset(l->ready, 0, sizeof l->ready);
+    l->by_cpu = 0;
+}
+
+/* An expert crosses, or is the CPU's, when all of it has landed. */
+static void add_landed(void *owner, const mo_need *n, bool down)
+{
+    landing *l = owner;
+    const int i = (int)(n - l->forward->w->needs);
+    l->ready[i] = down;
+    l->by_cpu += down && i >= l->o->cpu_first;
+}
+
+static void run_landed(void *owner, bool last)
+{
+    landing *l = owner;
+    (void)last;
+    if (l->by_cpu > 0) {
+        mo_gpu_share_round(l->gpu, l->forward, l->layer, l->o, l->ready,
+                           (mo_side_task){.fn = run_landing, .ctx = l});
+    } else {
+        run_landing(l);
     }
-    return count;
 }
 
 /* What is computed leaves its place in RAM to others: to all who come, where it stays on the device. */
-static void release_landed(mo_store *store, int layer, mo_forward *forward, const landing *l)
+static mo_status release_landed(void *owner, mo_error *err)
 {
-    for (int i = l->o->hot; i < l->o->claimed_first; i++) {
-        mo_need *n = &forward->w->needs[i];
-        if (!l->ready[i]) {
+    const landing *l = owner;
+    mo_store *store = l->forward->engine->tiers->store;
+    for (int i = l->o->hot; i < l->o->claimed_first && l->status == MO_OK; i++) {
+        mo_need *n = &l->forward->w->needs[i];
+        if (!l->ready[i] || n->released) {
             continue;
         }
-        n->in_done = n->down_done = n->released = true;
+        n->released = true;
         mo_store_release(store, n);
         if (l->kept[i]) {
-            mo_store_yield(store, layer, n->expert);
+            mo_store_yield(store, l->layer, n->expert);
         }
     }
+    return l->status == MO_OK ? MO_OK : mo_fail(err, l->status, "%s", l->error.detail);
 }
+
+static const mo_round_ops landing_rounds = {.begin_round = begin_landing,
+                                            .add_expert = add_landed,
+                                            .run_round = run_landed,
+                                            .release_done = release_landed};
 
 /* Experts that come from the disk: what has landed in RAM crosses, or is the CPU's, round by round. */
 static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
                                  const mo_gpu_order *o, mo_error *err)
 {
-    mo_store *store = forward->engine->tiers->store;
     landing l = {.gpu = gpu, .forward = forward, .p = p, .layer = layer, .o = o};
+    mo_rounds r = {.ops = &landing_rounds,
+                   .owner = &l,
+                   .store = forward->engine->tiers->store,
+                   .needs = forward->w->needs + o->hot,
+                   .count = o->claimed_first - o->hot};
     const bool shared = o->cpu_first < o->claimed_first;
-    mo_status status = MO_OK;
-    bool wait = false;
     choose_staying(gpu, forward, layer, o, l.stays);
     if (shared) {
         mo_gpu_share_begin(gpu, forward);
     }
-    mo_store_want(store, layer, forward->w->needs + o->hot, o->claimed_first - o->hot);
-    for (int left = o->claimed_first - o->hot; left > 0 && status == MO_OK;) {
-        int by_cpu;
-        status = mo_store_look(store, wait, err);
-        if (status != MO_OK) {
-            break;
-        }
-        const int landed = mark_landed(forward, &l, &by_cpu);
-        if (by_cpu > 0) {
-            mo_gpu_share_round(gpu, forward, layer, o, l.ready, (mo_side_task){.fn = run_landing, .ctx = &l});
-        } else {
-            run_landing(&l);
-        }
-        status = l.status == MO_OK ? MO_OK : mo_fail(err, l.status, "%s", l.error.detail);
-        if (status == MO_OK) {
-            release_landed(store, layer, forward, &l);
-        }
-        left -= landed;
-        wait = landed == 0;
+    mo_store_want(r.store, layer, r.needs, r.count + o->skipped);
+    mo_forward_bring_skipped(forward, r.needs + r.count, o->skipped);
+    mo_status status = mo_rounds_run(&r, err);
+    if (status == MO_OK) {
+        status = release_landed(&l, err);
     }
-    mo_store_leave(store);
+    mo_store_leave(r.store);
     return status == MO_OK && shared ? mo_gpu_share_end(gpu, forward, o, err) : status;
 }
 
@@ -530,15 +582,14 @@ static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
 
 static void tally(const mo_forward *forward, int layer, const mo_gpu_order *o)
 {
-    mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, layer) : NULL;
-    if (!counts) {
-        return;
-    }
-    mo_tally_call(counts, mo_forward_phase(forward));
-    for (int i = 0; i < o->claimed_first; i++) {
-        mo_tally_add(
-            &counts->hits[mo_forward_phase(forward)][i < o->hot ? MO_FOUND_HOT : MO_FOUND_COLD][o->expert[i]],
-            forward->w->needs[i].picks);
+    mo_tally_layer *counts = mo_forward_tally(forward, layer);
+    for (int i = 0; i < o->count + o->skipped; i++) {
+        const mo_need *n = &forward->w->needs[i];
+        if (i < o->claimed_first || i >= o->count) {
+            mo_forward_tally_expert(forward, counts, i < o->hot ? MO_FOUND_HOT : MO_FOUND_COLD, n->expert,
+                                    n->picks - n->drafted);
+            mo_forward_found(forward, layer, n->expert, i >= o->hot);
+        }
     }
 }
 
@@ -596,14 +647,15 @@ static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, bool s
     mo_status status =
         mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.ids,
                         mo_gpu_choice(&gpu->scratch, gpu->scratch.ids, forward->tokens, layer), bytes, err);
-    if (status == MO_OK && mo_forward_listens(forward)) {
+    if (status == MO_OK && (mo_forward_listens(forward) || gpu->experts.skips)) {
         status = mo_gpu_link_get(&gpu->link, gpu->link.main, forward->w->picks.weights,
                                  mo_gpu_choice(&gpu->scratch, gpu->scratch.weights, forward->tokens, layer),
                                  bytes, err);
     }
     if (status == MO_OK && shared) {
-        status = mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.shared_in, gpu->scratch.in,
-                                 sizeof(float) * (size_t)(forward->tokens * gpu->core.spec->width), err);
+        status = mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.shared_in,
+                                 mo_gpu_experts_rows(&gpu->scratch, layer),
+                                 sizeof(float) * (size_t)(forward->tokens * forward->layer->moe.io), err);
     }
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.main, err);
@@ -625,8 +677,8 @@ static void count_run(const mo_forward *forward, int64_t picks, int64_t experts)
 static void count(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o)
 {
     tally(forward, layer, o);
-    count_run(forward, forward->tokens * forward->layer->moe.used, o->count);
-    gpu->experts.asked += (uint64_t)o->claimed_first;
+    count_run(forward, forward->tokens * forward->layer->moe.used, o->count + o->skipped);
+    gpu->experts.asked += (uint64_t)(o->claimed_first + o->skipped);
     gpu->experts.hits += (uint64_t)o->hot;
 }
 
@@ -640,7 +692,7 @@ static mo_status compute_here(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, i
     if (status == MO_OK && o->hot) {
         status = compute(gpu, forward, p, layer, 0, o->hot, err);
     }
-    if (status != MO_OK || (stored && o->claimed_first == o->hot)) {
+    if (status != MO_OK || (stored && o->claimed_first == o->hot && o->skipped == 0)) {
         return status;
     }
     if (stored) {
@@ -657,7 +709,6 @@ static mo_status compute_divided(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     const mo_gpu_order *o = &gpu->order;
     const int64_t rows = forward->tokens * forward->layer->moe.used;
     const bool claimed = o->claimed_first < o->count;
-    mo_error theirs = {0};
     if (claimed) {
         mo_gpu_share_input(gpu, forward);
     }
@@ -665,13 +716,9 @@ static mo_status compute_divided(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     if (status == MO_OK) {
         status = compute_here(gpu, forward, p, layer, ahead, err);
     }
-    const mo_status came = mo_gpu_lanes_end_workers(&gpu->lanes, forward, &theirs);
-    if (status == MO_OK && came != MO_OK) {
-        *err = theirs;
-        status = came;
-    }
+    status = mo_gpu_lanes_end_workers(&gpu->lanes, forward, status, err);
     const int64_t first = claimed ? forward->w->picks.first[o->expert[o->claimed_first]] : rows;
-    return status == MO_OK && claimed ? mo_gpu_share_put(gpu, first, rows, err) : status;
+    return status == MO_OK && claimed ? mo_gpu_share_put(gpu, forward, first, rows, err) : status;
 }
 
 /* Inputs and rows of large batches have space in RAM only where other ranks have experts. */
@@ -689,8 +736,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
     const int ahead = windows_ahead(gpu, forward, layer, experts);
     const bool shared = experts && mo_gpu_share_may(gpu, forward);
     mo_gpu_order *o = &gpu->order;
-    forward->index = layer;
-    forward->layer = &gpu->core.spec->layers[layer];
+    mo_forward_at(forward, layer);
     mo_status status = send_ahead(gpu, forward, layer, ahead, err); /* the link works while we wait */
     if (status == MO_OK) {
         status = read_choice(gpu, forward, layer, shared || divided, err);
@@ -727,16 +773,11 @@ static void count_arranged(mo_gpu *gpu, mo_forward *forward, int layer)
 {
     const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
     const int32_t *rows = rows_of(gpu, layer);
-    mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, layer) : NULL;
+    mo_tally_layer *counts = mo_forward_tally(forward, layer);
     uint64_t chosen = 0;
-    if (counts) {
-        mo_tally_call(counts, mo_forward_phase(forward));
-    }
     for (int e = 0; e < moe->experts; e++) {
         chosen += rows[e] > 0;
-        if (counts && rows[e] > 0) {
-            mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][e], (uint64_t)rows[e]);
-        }
+        mo_forward_tally_expert(forward, counts, MO_FOUND_HOT, e, (uint64_t)rows[e]);
     }
     count_run(forward, forward->tokens * moe->used, (int64_t)chosen);
     gpu->experts.asked += chosen;
@@ -790,8 +831,7 @@ static mo_status touch_chosen(mo_gpu *gpu, mo_forward *forward, int first, int *
     const int32_t *ids = gpu->scratch.pinned.ids;
     for (int i = first; i < last && status == MO_OK; i++) {
         if (mo_gpu_batch_stays(gpu, forward, i, true)) {
-            forward->index = i;
-            forward->layer = &gpu->core.spec->layers[i];
+            mo_forward_at(forward, i);
             const int64_t rows = forward->tokens * forward->layer->moe.used;
             memcpy(forward->w->picks.ids, ids, sizeof(int32_t) * (size_t)rows);
             mo_forward_tell_routes(forward);

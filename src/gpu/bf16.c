@@ -29,7 +29,7 @@ static void add_experts(mo_gpu_bf16 *bf16, const mo_moe *moe, int64_t batch)
             larger(bf16->matrix_bytes, all < EXPERT_BYTES ? all : larger(each, EXPERT_BYTES));
     }
     bf16->row_bytes = larger(bf16->row_bytes, 2 * batch * moe->used * moe->width);
-    bf16->row_bytes = larger(bf16->row_bytes, 2 * batch * linear[0]->w.cols);
+    bf16->row_bytes = larger(bf16->row_bytes, 2 * batch * moe->io);
 }
 
 void mo_gpu_bf16_size(mo_gpu_bf16 *bf16, const mo_gpu_core *core, int64_t batch)

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "experts/vram.h"
@@ -19,6 +20,7 @@ typedef struct packer {
     int64_t matrices; /* of that, in matrices */
     mo_gpu_widest widest;
     mo_streamed_layer *streamed; /* the layer that is laid out does not stay; NULL: it does */
+    int layer;                   /* its number; -1: none */
     mo_status status;
     mo_error *err;
 } packer;
@@ -64,6 +66,28 @@ static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
     return status;
 }
 
+/* Where a matrix that is read from disk goes. */
+typedef struct piece_target {
+    packer *packer;
+    mo_daddr to;
+} piece_target;
+
+/* Its memory is read into again: the copy has to end. */
+static mo_status put_piece(void *user, int64_t at, const uint8_t *bytes, int64_t count, mo_error *err)
+{
+    const piece_target *t = user;
+    mo_gpu_link *link = t->packer->link;
+    const mo_status status =
+        mo_gpu_link_send(link, link->main, bytes, (size_t)count, t->to + (mo_daddr)at, err);
+    return mo_gpu_link_settle(link->main, status, err);
+}
+
+static mo_status put_from_disk(packer *p, const mo_weights *w, mo_daddr to)
+{
+    piece_target target = {.packer = p, .to = to};
+    return mo_layer_buffer_read(p->layers->tiers->layers, p->layer, w, put_piece, &target, p->err);
+}
+
 static mo_daddr put_matrix(packer *p, const mo_weights *w)
 {
     const int64_t group = w->interleave * mo_format_row_bytes(mo_format_of(w->type), w->cols);
@@ -72,12 +96,15 @@ static mo_daddr put_matrix(packer *p, const mo_weights *w)
     if (p->streamed) {
         return mo_gpu_layer_buffer_add(p->layers, p->streamed, w);
     }
-    if (!w->interleave || !p->core) {
+    const bool on_disk = p->core && p->layer >= 0 && mo_gpu_layer_buffer_on_disk(p->layers, p->layer, w);
+    if (!p->core || (!w->interleave && !on_disk)) {
         return put(p, w->data, matrix_bytes(w));
     }
     const mo_daddr to = p->core->memory + (mo_daddr)p->used;
     p->used += (matrix_bytes(w) + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
-    p->status = p->status == MO_OK ? put_interleaved(p, w, to) : p->status;
+    if (p->status == MO_OK) {
+        p->status = on_disk ? put_from_disk(p, w, to) : put_interleaved(p, w, to);
+    }
     return to;
 }
 
@@ -116,10 +143,35 @@ static mo_dmatrix put_linear(packer *p, const mo_linear *l)
     return m;
 }
 
+/* One that stays where the layer's others are streamed: it is read when their buffer may hold the next layer already. */
+static mo_dmatrix put_staying(packer *p, const mo_linear *l)
+{
+    mo_streamed_layer *const streamed = p->streamed;
+    const int64_t matrices = p->matrices;
+    p->streamed = NULL;
+    const mo_dmatrix m = put_linear(p, l);
+    p->streamed = streamed;
+    p->matrices = matrices;
+    return m;
+}
+
 /* Scales and biases of all experts, packed. which: 0 gate, 1 up, 2 down. */
 static const mo_linear *part_of(const mo_expert *b, int which)
 {
     return which == 0 ? &b->gate : which == 1 ? &b->up : &b->down;
+}
+
+static mo_status no_memory(const packer *p)
+{
+    return mo_fail(p->err, MO_ENOMEM, "out of memory while sending the model to the device");
+}
+
+/* A copy from ordinary memory may not have ended when the call does. */
+static void wait_for_copy(packer *p, const float *from)
+{
+    if (from && p->status == MO_OK) {
+        p->status = mo_dstream_wait(p->link->main, p->err);
+    }
 }
 
 static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
@@ -131,9 +183,7 @@ static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
     }
     float *packed = p->core ? calloc((size_t)(n * moe->experts), sizeof(float)) : NULL;
     if (p->core && !packed) {
-        p->status = p->status
-                        ? p->status
-                        : mo_fail(p->err, MO_ENOMEM, "out of memory while sending the model to the device");
+        p->status = p->status ? p->status : no_memory(p);
         return 0;
     }
     for (int e = 0; packed && e < moe->experts; e++) {
@@ -143,10 +193,7 @@ static mo_daddr put_rows(packer *p, const mo_moe *moe, int which, bool bias)
         }
     }
     const mo_daddr at = put(p, packed, n * moe->experts * (int64_t)sizeof(float));
-    if (packed &&
-        p->status == MO_OK) { /* a copy from ordinary memory may not have ended when the call does */
-        p->status = mo_dstream_wait(p->link->main, p->err);
-    }
+    wait_for_copy(p, packed);
     free(packed);
     return at;
 }
@@ -171,6 +218,7 @@ static void put_attention(packer *p, const mo_attention *a, mo_gpu_layer *out)
     out->q = put_linear(p, &a->q);
     out->k = put_linear(p, &a->k);
     out->v = put_linear(p, &a->v);
+    out->head_gate = put_linear(p, &a->gate);
     out->out = put_linear(p, &a->out);
     out->q_norm = put_vector(p, a->q_norm, a->norm_all ? a->heads * a->k_len : a->k_len);
     out->k_norm = put_vector(p, a->k_norm, a->norm_all ? a->kv_heads * a->k_len : a->k_len);
@@ -180,20 +228,53 @@ static void put_attention(packer *p, const mo_attention *a, mo_gpu_layer *out)
     out->latent.v_b = put_linear(p, &a->latent.v_b);
     out->latent.q_a_norm = put_vector(p, a->latent.q_norm, a->latent.q_a.w.rows);
     out->latent.norm = put_vector(p, a->latent.norm, a->v_len);
+    out->index.q = put_linear(p, &a->index.q);
+    out->index.k = put_linear(p, &a->index.k);
+    out->index.share = put_linear(p, &a->index.share);
+    out->index.norm = put_vector(p, a->index.norm, a->index.length);
+    out->index.norm_bias = put_vector(p, a->index.norm_bias, a->index.length);
+}
+
+/* Rows of the convolution's taps, of which q, k and v may each have their own. */
+static mo_daddr put_taps(packer *p, const mo_delta *d)
+{
+    const int64_t keys = d->k_heads * d->head, values = d->v_heads * d->head, channels = 2 * keys + values;
+    const float *const parts[] = {d->conv, d->k_conv, d->v_conv};
+    const int64_t sizes[] = {keys, keys, values};
+    if (!d->k_conv) {
+        return put_vector(p, d->conv, d->taps * channels);
+    }
+    float *packed = p->core ? calloc((size_t)(d->taps * channels), sizeof(float)) : NULL;
+    if (p->core && !packed) {
+        p->status = p->status ? p->status : no_memory(p);
+        return 0;
+    }
+    for (int64_t j = 0, at = 0; packed && j < d->taps; j++) {
+        for (int i = 0; i < 3; at += sizes[i++]) {
+            memcpy(packed + at, parts[i] + j * sizes[i], sizeof(float) * (size_t)sizes[i]);
+        }
+    }
+    const mo_daddr at = put(p, packed, d->taps * channels * (int64_t)sizeof(float));
+    wait_for_copy(p, packed);
+    free(packed);
+    return at;
 }
 
 static void put_delta(packer *p, const mo_delta *d, mo_gpu_layer *out)
 {
-    const int64_t channels = (2 * (int64_t)d->k_heads + d->v_heads) * d->head;
     out->q = put_linear(p, &d->qkv);
+    out->delta.k = put_linear(p, &d->k);
+    out->delta.v = put_linear(p, &d->v);
+    out->delta.alpha_in = put_linear(p, &d->alpha_in);
+    out->delta.gate_in = put_linear(p, &d->gate_in);
     out->k = put_linear(p, &d->gate);
     out->out = put_linear(p, &d->out);
     out->ba = put_linear(p, &d->ba);
     out->beta = put_linear(p, &d->beta);
     out->alpha = put_linear(p, &d->alpha);
-    out->conv = put_vector(p, d->conv, d->taps * channels);
+    out->conv = put_taps(p, d);
     out->a = put_vector(p, d->a, d->v_heads);
-    out->dt = put_vector(p, d->dt, d->v_heads);
+    out->dt = put_vector(p, d->dt, d->decay == MO_DECAY_HEADS ? d->v_heads : d->v_heads * d->head);
     out->delta_norm = put_vector(p, d->norm, d->head);
 }
 
@@ -229,7 +310,7 @@ static void put_layer(packer *p, const mo_model_spec *f, int index, mo_gpu_layer
     const mo_layer *l = &f->layers[index];
     const int64_t width = f->width;
     *out = (mo_gpu_layer){.rope = -1, .input_factor = 1.0f / sqrtf((float)width)};
-    if (f->experts.alone) { /* of its experts all but their matrices; the rest is another rank's */
+    if (mo_spec_device_experts(f)) { /* of its experts all but their matrices */
         if (l->routed) {
             put_experts(p, &l->moe, out);
         }
@@ -243,6 +324,7 @@ static void put_layer(packer *p, const mo_model_spec *f, int index, mo_gpu_layer
     case MO_MIXER_DELTA: put_delta(p, &l->delta, out); break;
     case MO_MIXER_SHORT_CONV: put_short_conv(p, &l->short_conv, out); break;
     case MO_MIXER_MAMBA: put_mamba(p, &l->mamba, out); break;
+    case MO_MIXER_NONE: break;
     }
     out->ffn_norm = put_vector(p, l->ffn_norm, width);
     out->ffn_norm_bias = put_vector(p, l->ffn_norm_bias, width);
@@ -260,20 +342,12 @@ static void put_layer(packer *p, const mo_model_spec *f, int index, mo_gpu_layer
     if (l->routed) {
         out->shared_gate = put_linear(p, &l->moe.shared_gate);
         out->router = put_linear(p, &l->moe.router.logits);
+        out->latent_down = put_linear(p, &l->moe.latent_down);
+        out->latent_up = put_staying(p, &l->moe.latent_up); /* after the experts */
         out->select_bias = put_vector(p, l->moe.router.select_bias, l->moe.experts);
         out->input_scale = put_vector(p, l->moe.router.input_scale, width);
         put_experts(p, &l->moe, out);
     }
-}
-
-/* What was read from disk to be sent may be overwritten when it has been. */
-static mo_status leave_behind(packer *p, int layer)
-{
-    const mo_tiers *tiers = p->layers->tiers;
-    const bool read = tiers && tiers->layers && tiers->experts->layer[layer] >= 0;
-    const mo_status status = read ? mo_dstream_wait(p->link->main, p->err) : MO_OK;
-    mo_gpu_layer_buffer_forget(p->layers, layer);
-    return status;
 }
 
 static void put_all(packer *p, const mo_model_spec *f, int first, int end)
@@ -282,14 +356,8 @@ static void put_all(packer *p, const mo_model_spec *f, int first, int end)
     mo_gpu_layer scratch;
     for (int i = first; i < end; i++) {
         p->streamed = core ? mo_gpu_layer_buffer_of(p->layers, i) : NULL;
-        const bool read = core && !p->streamed && p->status == MO_OK;
-        if (read) {
-            p->status = mo_gpu_layer_buffer_read(p->layers, i, p->err);
-        }
+        p->layer = i;
         put_layer(p, f, i, core ? &core->layers[i] : &scratch);
-        if (read && p->status == MO_OK) {
-            p->status = leave_behind(p, i);
-        }
         for (int r = 0; core && r < core->rope_count; r++) {
             if (core->ropes[r] == f->layers[i].attention.rope) {
                 core->layers[i].rope = r;
@@ -297,8 +365,9 @@ static void put_all(packer *p, const mo_model_spec *f, int first, int end)
         }
     }
     p->streamed = NULL;
+    p->layer = -1;
     const bool remote_output =
-        mo_spec_layers(f) > f->layer_count || f->experts.alone; /* the logits are made */
+        mo_spec_layers(f) > f->layer_count || mo_spec_device_experts(f); /* the logits are made */
     if (end < f->layer_count || remote_output) {
         return;
     }
@@ -430,8 +499,8 @@ bool mo_gpu_core_any_interleaved(const mo_gpu_core *core)
 bool mo_gpu_core_expert_pinned(const mo_gpu_core *core, const mo_gpu_link *link, int layer, int expert)
 {
     const mo_expert *b = &core->spec->layers[layer].moe.expert[expert];
-    return mo_gpu_link_pinned(link, b->gate.w.data) && mo_gpu_link_pinned(link, b->up.w.data) &&
-           mo_gpu_link_pinned(link, b->down.w.data);
+    return (!mo_linear_present(&b->gate) || mo_gpu_link_pinned(link, b->gate.w.data)) &&
+           mo_gpu_link_pinned(link, b->up.w.data) && mo_gpu_link_pinned(link, b->down.w.data);
 }
 
 mo_status mo_gpu_core_copy_expert(const mo_gpu_core *core, const mo_gpu_link *link, mo_dstream *stream,

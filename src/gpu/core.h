@@ -14,6 +14,16 @@ typedef struct mo_gpu_latent {
     mo_daddr q_a_norm, norm;
 } mo_gpu_latent;
 
+typedef struct mo_gpu_indexer {
+    mo_dmatrix q, k, share;
+    mo_daddr norm, norm_bias;
+} mo_gpu_indexer;
+
+/* Of the delta rule: heads of k and v that are matrices of their own, and what alpha and gate read. */
+typedef struct mo_gpu_delta {
+    mo_dmatrix k, v, alpha_in, gate_in;
+} mo_gpu_delta;
+
 typedef struct mo_gpu_mamba_vectors {
     mo_daddr conv_bias, d, dt_norm, b_norm, c_norm;
 } mo_gpu_mamba_vectors;
@@ -22,8 +32,11 @@ typedef struct mo_gpu_mamba_vectors {
 typedef struct mo_gpu_layer {
     mo_dmatrix q, k, v,
         out; /* attention; delta: qkv, gate, -, out; short convolution: in, -, -, out; Mamba: x, z, -, out */
+    mo_dmatrix head_gate;       /* attention */
     mo_dmatrix ba, beta, alpha; /* delta; Mamba: parts, dt, dt_in */
     mo_gpu_latent latent;
+    mo_gpu_indexer index;
+    mo_gpu_delta delta;
     mo_daddr conv, a, dt, delta_norm; /* delta, and those of the others that have them */
     mo_gpu_mamba_vectors mamba;
     mo_daddr mixer_norm, post_mixer_norm, q_norm, k_norm, sinks;
@@ -34,6 +47,7 @@ typedef struct mo_gpu_layer {
     mo_dmatrix shared_gate;
     mo_dmatrix router;
     mo_daddr select_bias, input_scale;
+    mo_dmatrix latent_down, latent_up;              /* around the experts */
     mo_dmatrix expert_gate, expert_up, expert_down; /* data 0; scale and bias packed by expert */
     int64_t up_at, down_at, expert_bytes;
     float input_factor; /* 1 / sqrt(D), of gemma4's router */

@@ -1,4 +1,6 @@
-/* The CPU's lane: the experts of a layer that it computes, round by round as they come to RAM. */
+/* The CPU's lane: the experts of a layer that it computes, round by round as they come to RAM, and whole layers. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "gpu/lanes.h"
 
@@ -67,8 +69,10 @@ static mo_status release_done(void *owner, mo_error *err)
     return status;
 }
 
-static const mo_round_ops lane_rounds = {
-    .begin = begin_round, .add = add_expert, .run = run_round, .release = release_done};
+static const mo_round_ops lane_rounds = {.begin_round = begin_round,
+                                         .add_expert = add_expert,
+                                         .run_round = run_round,
+                                         .release_done = release_done};
 
 mo_status mo_gpu_cpu_lane_run(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s,
                               mo_error *err)
@@ -88,4 +92,39 @@ mo_status mo_gpu_cpu_lane_run(mo_gpu_lanes *lanes, mo_forward *forward, const mo
         mo_gpu_clock_computed(lanes->clock, s->layer, entered, mo_clock_ns());
     }
     return status;
+}
+
+/* ---- Whole layers -----------------------------------------------------------------------------
+ *
+ * Some of those that do not fit on the device, chosen so that CPU and link finish together. In small steps the stream of hidden rows
+ * comes to the host, goes through them and back; in a batch, where the device is far ahead, they cross the link like the others. */
+
+mo_status mo_gpu_cpu_layers_meet(mo_gpu_lanes *lanes, mo_forward *forward, int from, mo_error *err)
+{
+    const mo_status status = mo_gpu_lanes_await(lanes, from, err);
+    if (status == MO_OK) {
+        memcpy(forward->w->x, lanes->scratch->pinned.x,
+               sizeof(float) * (size_t)(forward->tokens * lanes->core->spec->width));
+    }
+    return status;
+}
+
+mo_status mo_gpu_cpu_layers_run(mo_gpu_lanes *lanes, mo_forward *forward, int from, int to, mo_error *err)
+{
+    mo_dreply *reply = mo_gpu_reply_of(lanes->scratch, from);
+    const int64_t began = mo_clock_ns();
+    const mo_status status = mo_forward_run_layers(forward, from, to, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    lanes->host_ns += (uint64_t)(mo_clock_ns() - began);
+    memcpy(lanes->scratch->pinned.x, forward->w->x,
+           sizeof(float) * (size_t)(forward->tokens * lanes->core->spec->width));
+    for (int64_t t = 0; t < forward->tokens; t++) {
+        reply->row[t] = (int32_t)t;
+    }
+    reply->count = (int32_t)forward->tokens;
+    __atomic_store_n(&reply->flag, lanes->scratch->sequence, __ATOMIC_RELEASE);
+    mo_gpu_clock_hosted(lanes->clock, from, mo_clock_ns());
+    return MO_OK;
 }

@@ -1,5 +1,6 @@
 #include "gpu/expert_device.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,9 @@ struct mo_gpu_expert_device {
     mo_gpu_scratch scratch;
     mo_gpu_experts experts;
     wanted wanted;
-    mo_gpu_expert_device *next; /* the device with the layers that follow; NULL: none */
+    atomic_bool lost;                    /* set by the thread that runs the step */
+    _Atomic uint64_t steps, asked, hits; /* experts of layers that are here: chosen; computed here */
+    mo_gpu_expert_device *next;          /* the device with the layers that follow; NULL: none */
 };
 
 /* ---- A layer ------------------------------------------------------------------------------------ */
@@ -39,16 +42,27 @@ static mo_gpu_expert_device *with_layer(mo_gpu_expert_device *first, int layer)
     return a;
 }
 
+static void count(_Atomic uint64_t *sum, uint64_t more)
+{
+    atomic_fetch_add_explicit(sum, more, memory_order_relaxed);
+}
+
 static void claim(void *owner, mo_expert_work *work, uint8_t me)
 {
-    const mo_gpu_expert_device *a = with_layer(owner, work->layer);
+    mo_gpu_expert_device *a = with_layer(owner, work->layer);
     const bool adapted = work->forward->w->adapting.count > 0; /* the device has no adapters */
-    for (int e = 0; e < work->picks->experts && !adapted; e++) {
-        if (work->picks->count[e] > 0 && work->who[e] == MO_BY_CPU &&
-            mo_where_address(&a->experts.where, work->layer, e)) {
-            work->who[e] = me;
+    uint64_t asked = 0, hits = 0;
+    for (int e = 0; e < work->picks->experts; e++) {
+        if (work->picks->count[e] > 0 && work->who[e] == MO_BY_CPU) {
+            const bool here = !adapted && mo_where_address(&a->experts.where, work->layer, e);
+            work->who[e] = here ? me : MO_BY_CPU;
+            hits += here;
+            asked++;
         }
     }
+    count(&a->asked, asked);
+    count(&a->hits, hits);
+    count(&a->steps, work->layer == 0);
 }
 
 /* Their rows follow each other on the device, whatever lies between them in the question. */
@@ -93,9 +107,10 @@ static bool reads_codes(const mo_gpu_expert_device *a, int layer)
 static mo_status send(mo_gpu_expert_device *a, const mo_forward *f, mo_error *err)
 {
     const mo_gpu_pinned *p = &a->scratch.pinned;
-    const uint8_t *from = (const uint8_t *)f->in.x;
-    const size_t all = mo_acts_bytes(f->tokens, f->in.cols);
-    const size_t skip = reads_codes(a, f->index) ? (size_t)((const uint8_t *)f->in.q - from) : 0;
+    const mo_acts *in = &f->in_experts;
+    const uint8_t *from = (const uint8_t *)in->x;
+    const size_t all = mo_acts_bytes(f->tokens, in->cols);
+    const size_t skip = reads_codes(a, f->index) ? (size_t)((const uint8_t *)in->q - from) : 0;
     memcpy(p->acts + skip, from + skip, all - skip);
     const mo_status status = mo_gpu_link_put(&a->link, a->link.main, a->scratch.in + (mo_daddr)skip,
                                              p->acts + skip, all - skip, err);
@@ -121,8 +136,17 @@ static mo_status compute(mo_gpu_expert_device *a, const mo_forward *f, mo_error 
     const mo_status status = mo_gpu_ops_launch(&p, &a->link, a->link.main, err);
     return status == MO_OK
                ? mo_gpu_link_get(&a->link, a->link.main, a->scratch.pinned.shared_rows, a->scratch.down,
-                                 sizeof(float) * (size_t)(a->wanted.rows * f->spec->width), err)
+                                 sizeof(float) * (size_t)(a->wanted.rows * f->layer->moe.io), err)
                : status;
+}
+
+/* After a failure no device of the row is asked again. */
+static mo_status note_loss(mo_gpu_expert_device *first, mo_status status)
+{
+    if (status != MO_OK && status != MO_ECANCELLED) {
+        atomic_store_explicit(&first->lost, true, memory_order_relaxed);
+    }
+    return status;
 }
 
 static mo_status begin(void *owner, const mo_expert_work *work, uint8_t me, mo_side_task *rest, mo_error *err)
@@ -133,14 +157,15 @@ static mo_status begin(void *owner, const mo_expert_work *work, uint8_t me, mo_s
     if (a->wanted.count == 0) {
         return MO_OK;
     }
-    const mo_status status = send(a, work->forward, err);
-    return status == MO_OK ? compute(a, work->forward, err) : status;
+    mo_status status = send(a, work->forward, err);
+    status = status == MO_OK ? compute(a, work->forward, err) : status;
+    return note_loss(owner, status);
 }
 
 static mo_status end(void *owner, const mo_expert_work *work, uint8_t me, mo_error *err)
 {
     mo_gpu_expert_device *a = with_layer(owner, work->layer);
-    const int64_t width = a->core.spec->width;
+    const int64_t width = a->core.spec->layers[work->layer].moe.io;
     const float *from = a->scratch.pinned.shared_rows;
     const mo_status status = a->wanted.count ? mo_dstream_wait(a->link.main, err) : MO_OK;
     (void)me;
@@ -150,7 +175,7 @@ static mo_status end(void *owner, const mo_expert_work *work, uint8_t me, mo_err
         memcpy(work->out + work->picks->first[e] * width, from, sizeof(float) * (size_t)floats);
         from += floats;
     }
-    return status;
+    return note_loss(owner, status);
 }
 
 /* ---- Opening ------------------------------------------------------------------------------------ */
@@ -159,7 +184,9 @@ static void describe(mo_gpu_expert_device *a, const mo_checkpoint *model, const 
 {
     a->worker = (mo_worker){.owner = a,
                             .optional = true,
-                            .lost = "the CPU computes this rank's experts from now on",
+                            .lost = mo_checkpoint_spec(model)->experts.alone
+                                        ? "the CPU computes this rank's experts from now on"
+                                        : "the CPU computes all experts from now on",
                             .claim = claim,
                             .begin = begin,
                             .end = end};
@@ -194,12 +221,19 @@ static mo_status open_slots(mo_gpu_expert_device *a, const mo_gpu_options *o, mo
         status = mo_gpu_mover_open(&mover, &a->memory, 0, 0, err);
     }
     if (status == MO_OK) {
-        const mo_ahead_fill fill = {.bring = true, .progress = o->progress, .user = o->user};
+        const mo_ahead_fill hottest = {.requests = o->requests,
+                                       .request_count = o->request_count,
+                                       .only = true,
+                                       .bring = true,
+                                       .progress = o->progress,
+                                       .user = o->user},
+                            others = {.bring = true, .progress = o->progress, .user = o->user};
         mo_ahead ahead = {.where = &a->experts.where,
                           .first = a->core.first,
                           .end = a->core.end,
                           .mover = mo_gpu_mover_of(&mover)};
-        status = mo_ahead_fill_slots(&ahead, &fill, err);
+        status = o->request_count ? mo_ahead_fill_slots(&ahead, &hottest, err) : MO_OK;
+        status = status == MO_OK ? mo_ahead_fill_slots(&ahead, &others, err) : status;
         mo_ahead_close(&ahead);
     }
     mo_gpu_mover_close(&mover);
@@ -281,4 +315,38 @@ void mo_gpu_expert_device_slots(const mo_gpu_expert_device *expert_device, int32
         *slots += own;
         *filled += full;
     }
+}
+
+const mo_where *mo_gpu_expert_device_where(mo_gpu_expert_device *expert_device, int layer)
+{
+    const bool lost = atomic_load_explicit(&expert_device->lost, memory_order_relaxed);
+    return lost ? NULL : &with_layer(expert_device, layer)->experts.where;
+}
+
+static uint64_t counted(const _Atomic uint64_t *sum)
+{
+    return atomic_load_explicit(sum, memory_order_relaxed);
+}
+
+void mo_gpu_expert_device_report(mo_gpu_expert_device *expert_device, mo_device_report *out)
+{
+    *out = (mo_device_report){.lost = atomic_load_explicit(&expert_device->lost, memory_order_relaxed),
+                              .steps = counted(&expert_device->steps)};
+    for (mo_gpu_expert_device *a = expert_device; a; a = a->next) {
+        int32_t slots, filled;
+        int64_t bytes;
+        mo_vram_slots(a->experts.where.vram, &slots, &filled, &bytes);
+        out->limit_bytes += a->memory.limit;
+        out->peak_bytes += mo_gpu_memory_peak(&a->memory);
+        out->core_bytes += out->lost ? 0 : a->core.bytes;
+        out->work_bytes += a->scratch.bytes;
+        out->stage_bytes += a->experts.staging_bytes;
+        out->slots += out->lost ? 0 : slots;
+        out->filled += out->lost ? 0 : filled;
+        out->slot_bytes += out->lost ? 0 : bytes;
+        out->asked += counted(&a->asked);
+        out->hits += counted(&a->hits);
+        out->fetch_failed += a->link.failed;
+    }
+    out->by_cpu = out->asked - out->hits;
 }

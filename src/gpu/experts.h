@@ -42,6 +42,7 @@ typedef struct mo_gpu_experts {
     const struct mo_gpu_experts *first,
         *next;      /* of the row's devices, which share the store; NULL: no more */
     mo_where where; /* its slots, and those in RAM */
+    bool skips;     /* lossy: an expert that is neither there nor in RAM is left out (--skip-missing) */
     bool lost;      /* so is what the slots hold */
     mo_gpu_stage stages[GPU_STAGES];
     int stage_count;

@@ -11,9 +11,10 @@ static mo_op_experts experts_of(const mo_gpu_ops *p, int layer, mo_daddr work, i
         .work = work,
         .most = (int32_t)most,
         .activation = (int32_t)moe->activation,
-        .in = mo_gpu_in_of(p),
+        .limit = moe->limit,
+        .in = mo_gpu_experts_in(p, layer),
         .hidden = mo_dacts_lay(hidden, p->tokens * moe->used, moe->width),
-        .gate = c->expert_gate,
+        .gate = mo_gated(moe->activation) ? c->expert_gate : c->expert_up, /* which is where it would be */
         .up = c->expert_up,
         .down = c->expert_down,
         .up_at = c->up_at,
@@ -87,17 +88,24 @@ void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span)
     const mo_gpu_scratch *r = p->scratch;
     const mo_dacts hidden = mo_dacts_lay(r->hidden, p->tokens * moe->used, moe->width);
     const mo_daddr skip = (mo_daddr)(span->first_row * moe->width * 4);
-    add_grouped(p, span, 0, &c->expert_gate, mo_gpu_in_of(p), r->picks, r->gate);
-    add_grouped(p, span, 1, &c->expert_up, mo_gpu_in_of(p), r->picks, r->up);
-    adapt_grouped(p, span, 0, &moe->expert[0].gate, mo_gpu_in_of(p), true, r->gate);
-    adapt_grouped(p, span, 1, &moe->expert[0].up, mo_gpu_in_of(p), true, r->up);
+    const mo_dacts in = mo_gpu_experts_in(p, layer);
+    const bool gated = mo_gated(moe->activation);
+    if (gated) {
+        add_grouped(p, span, 0, &c->expert_gate, in, r->picks, r->gate);
+    }
+    add_grouped(p, span, 1, &c->expert_up, in, r->picks, r->up);
+    if (gated) {
+        adapt_grouped(p, span, 0, &moe->expert[0].gate, in, true, r->gate);
+    }
+    adapt_grouped(p, span, 1, &moe->expert[0].up, in, true, r->up);
     mo_gpu_op_add(p, MO_OP_ACTIVATE)->activate =
-        (mo_op_activate){.gate = r->gate + skip,
+        (mo_op_activate){.gate = (gated ? r->gate : r->up) + skip,
                          .up = r->up + skip,
                          .hidden = mo_dacts_from(hidden, span->first_row),
                          .rows = (int32_t)span->rows,
                          .n = (int32_t)moe->width,
-                         .activation = (int32_t)moe->activation};
+                         .activation = (int32_t)moe->activation,
+                         .limit = moe->limit};
     add_grouped(p, span, 2, &c->expert_down, hidden, 0, r->down);
     adapt_grouped(p, span, 2, &moe->expert[0].down, hidden, false, r->down);
 }
@@ -139,8 +147,8 @@ void mo_gpu_ops_side(mo_gpu_ops *p, int layer)
         return;
     }
     const mo_gpu_scratch *r = p->scratch;
-    const mo_dacts in =
-        l->dense ? mo_dacts_lay(r->in_dense, p->tokens, p->core->spec->width) : mo_gpu_in_of(p);
+    const mo_dacts in = l->dense && !l->parallel ? mo_dacts_lay(r->in_dense, p->tokens, p->core->spec->width)
+                                                 : mo_gpu_in_of(p);
     const mo_dacts hidden = mo_dacts_lay(r->side.hidden, p->tokens, c->up.rows);
     mo_op_product *first = mo_gpu_op_product(p, in);
     mo_gpu_op_multiply(first, &c->gate, r->side.gate, c->up.rows);
@@ -149,20 +157,52 @@ void mo_gpu_ops_side(mo_gpu_ops *p, int layer)
         mo_gpu_op_multiply(first, &c->shared_gate, r->side.weight, 1);
     }
     const mo_ffn *side = l->dense ? &l->ffn : &l->moe.shared;
-    mo_gpu_ops_adapt(p, &side->gate, in, r->side.gate, c->up.rows);
+    if (mo_gated(side->activation)) {
+        mo_gpu_ops_adapt(p, &side->gate, in, r->side.gate, c->up.rows);
+    }
     mo_gpu_ops_adapt(p, &side->up, in, r->side.up, c->up.rows);
     if (!l->dense) {
         mo_gpu_ops_adapt(p, &l->moe.shared_gate, in, r->side.weight, 1);
     }
-    mo_gpu_op_add(p, MO_OP_ACTIVATE)->activate =
-        (mo_op_activate){.gate = r->side.gate,
-                         .up = r->side.up,
-                         .hidden = hidden,
-                         .rows = (int32_t)p->tokens,
-                         .n = c->up.rows,
-                         .activation = (int32_t)(l->dense ? l->ffn.activation : l->moe.shared.activation)};
+    const mo_daddr gate = mo_gated(side->activation) ? r->side.gate : r->side.up;
+    mo_gpu_op_add(p, MO_OP_ACTIVATE)->activate = (mo_op_activate){.gate = gate,
+                                                                  .up = r->side.up,
+                                                                  .hidden = hidden,
+                                                                  .rows = (int32_t)p->tokens,
+                                                                  .n = c->up.rows,
+                                                                  .activation = (int32_t)side->activation,
+                                                                  .limit = side->limit};
     mo_gpu_op_multiply(mo_gpu_op_product(p, hidden), &c->down, r->side.down, p->core->spec->width);
     mo_gpu_ops_adapt(p, &side->down, hidden, r->side.down, p->core->spec->width);
+}
+
+/* What a stream op adds of a layer's experts. */
+static void add_picks(const mo_gpu_ops *p, int layer, bool grouped, mo_op_stream *op)
+{
+    const mo_gpu_scratch *r = p->scratch;
+    op->used = p->core->spec->layers[layer].moe.used;
+    op->weights = p->keeps ? r->kept_weights : mo_gpu_weights_of(p, layer);
+    op->ids = p->keeps ? r->kept_ids : mo_gpu_ids_of(p, layer);
+    op->down = r->down;
+    op->row_of = grouped ? r->row_of : 0;
+}
+
+/* The sum of what experts made, and the product behind it, which is then added like a dense part. */
+static void add_latent(mo_gpu_ops *p, int layer, bool grouped, bool experts)
+{
+    const mo_moe *moe = &p->core->spec->layers[layer].moe;
+    const mo_gpu_scratch *r = p->scratch;
+    const int64_t width = p->core->spec->width;
+    const mo_dacts sum = mo_dacts_lay(r->experts_latent.sum, p->tokens, moe->io);
+    mo_op_stream *op = &mo_gpu_op_add(p, MO_OP_STREAM)->stream;
+    *op = (mo_op_stream){.x = sum.x, .tokens = (int32_t)p->tokens, .n = (int32_t)moe->io, .feed = 2};
+    if (experts) {
+        add_picks(p, layer, grouped, op);
+    }
+    mo_gpu_op_quantize(p, sum);
+    mo_gpu_op_multiply(mo_gpu_op_product(p, sum), &p->core->layers[layer].latent_up, r->experts_latent.up,
+                       width);
+    mo_gpu_ops_adapt(p, &moe->latent_up, sum, r->experts_latent.up, width);
 }
 
 void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts)
@@ -170,14 +210,19 @@ void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts)
     const mo_layer *l = &p->core->spec->layers[layer];
     const mo_gpu_layer *c = &p->core->layers[layer];
     const mo_gpu_scratch *r = p->scratch;
+    if (!l->dense && !l->routed) {
+        assert(!p->features); /* no model has such a layer among the first */
+        return;               /* the mixer is all there is, and has been added */
+    }
+    if (mo_layer_latent(l)) {
+        add_latent(p, layer, grouped, experts);
+    }
     mo_op_stream *op = mo_gpu_op_stream(p, layer);
     op->feed = 1;
-    if (l->routed && experts) {
-        op->used = l->moe.used;
-        op->weights = mo_gpu_weights_of(p, layer);
-        op->ids = mo_gpu_ids_of(p, layer);
-        op->down = r->down;
-        op->row_of = grouped ? r->row_of : 0;
+    if (mo_layer_latent(l)) {
+        op->dense = r->experts_latent.up;
+    } else if (l->routed && experts) {
+        add_picks(p, layer, grouped, op);
     }
     if (l->routed && !l->dense && c->up.data) {
         op->shared = r->side.down;
@@ -190,5 +235,7 @@ void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts)
     op->moe_norm = l->routed ? c->post_moe : 0;
     op->post_norm = c->post_ffn;
     op->out_scale = c->out_scale;
+    op->features = p->features;
+    op->places = p->features ? mo_gpu_block_at(p, mo_gpu_block_of(r, p->tokens).places) : 0;
     mo_gpu_op_norm_before(op, p->core, layer + 1, mo_gpu_in_of(p));
 }

@@ -7,6 +7,176 @@
 #include "base/status.h"
 #include "gpu/lanes.h"
 
+/* ---- Worklists -------------------------------------------------------------------------------- */
+
+/* Which rows of which tokens a fetched expert computes, written in pinned memory and sent to the device. */
+static uint8_t *list_at(const mo_gpu_lanes *lanes, int stage)
+{
+    return lanes->scratch->pinned.works + stage * lanes->scratch->pinned.work_bytes;
+}
+
+/* The expert's rows behind those that the list has already. */
+static void add_rows(const mo_picks *p, uint8_t *list, int expert, mo_daddr base)
+{
+    mo_dwork *head = (mo_dwork *)(void *)list;
+    mo_dwork_item *items = (mo_dwork_item *)(void *)(list + sizeof *head);
+    const int64_t rows = mo_picks_rows(p);
+    for (int64_t i = 0; i < rows; i++) {
+        if (p->ids[i] == expert) {
+            items[head->count++] = (mo_dwork_item){
+                .base = base, .expert = expert, .token = (int32_t)(i / p->used), .row = (int32_t)i};
+        }
+    }
+}
+
+mo_daddr mo_gpu_worklist_one(const mo_gpu_lanes *lanes, const mo_picks *picks, int stage, int expert,
+                             mo_daddr base)
+{
+    uint8_t *list = list_at(lanes, stage);
+    *(mo_dwork *)(void *)list = (mo_dwork){0};
+    add_rows(picks, list, expert, base);
+    return lanes->scratch->fetched + (mo_daddr)(stage * lanes->scratch->pinned.work_bytes);
+}
+
+static int32_t items_of(const uint8_t *list)
+{
+    return ((const mo_dwork *)(const void *)list)->count;
+}
+
+static mo_status copy_list(mo_gpu_link *link, mo_dstream *stream, const uint8_t *list, mo_daddr to,
+                           mo_error *err)
+{
+    return mo_gpu_link_put(link, stream, to, list,
+                           sizeof(mo_dwork) + (size_t)items_of(list) * sizeof(mo_dwork_item), err);
+}
+
+mo_status mo_gpu_worklist_send(mo_gpu_lanes *lanes, int stage, mo_error *err)
+{
+    return copy_list(lanes->link, lanes->link->lane, list_at(lanes, stage),
+                     lanes->scratch->fetched + (mo_daddr)(stage * lanes->scratch->pinned.work_bytes), err);
+}
+
+/* ---- Swap -------------------------------------------------------------------------------------
+ *
+ * Where experts are on disk too, one that crosses to the device and stays leaves its place in RAM, and the one whose slot it takes
+ * goes back to RAM instead of being lost: what one tier gains the other does not lose. At most one a layer, so that the way back
+ * costs the fetches of a layer at most one expert's time. */
+
+/* The way back takes the link as long as one miss does, so the new expert must save one within this many tokens (chosen,
+ * not fitted). Where all experts are as likely, nearly every layer exchanged one: of gpt-oss-120b 13 MB, 240 us at an H200's
+ * link in layers of some 700 us, by calculation. */
+#define SWAP_TOKENS 16.0
+
+bool mo_gpu_swap_absent(const mo_gpu_experts *x)
+{
+    int32_t slots, present;
+    int64_t bytes;
+    mo_store_slots(x->where.store, &slots, &present, &bytes);
+    for (const mo_gpu_experts *part = x->first; part; part = part->next) {
+        int32_t filled;
+        mo_vram_slots(part->where.vram, &slots, &filled, &bytes);
+        present += part->lost ? 0 : filled;
+    }
+    return present < mo_store_experts(x->where.store)->expert_count;
+}
+
+/* RAM gets the bytes of an expert that will leave its slot; false when it cannot. It evicts another only as long as some
+ * expert is in neither tier: otherwise that would bring the disk into play again. */
+static bool take_back(mo_gpu_lanes *lanes, mo_gpu_service *s, int layer, int expert)
+{
+    mo_gpu_experts *x = lanes->experts;
+    const mo_gpu_layer *l = &lanes->core->layers[layer];
+    const mo_expert *b = &lanes->core->spec->layers[layer].moe.expert[expert];
+    const mo_weights *matrix[] = {&b->gate.w, &b->up.w, &b->down.w};
+    const int64_t at[] = {0, l->up_at, l->down_at};
+    const mo_daddr from = mo_where_address(&x->where, layer, expert);
+    uint8_t *parts[3];
+    mo_error ignored = {0};
+    mo_status status = MO_OK;
+    if (s->back.busy || !mo_store_take(x->where.store, layer, expert, mo_gpu_swap_absent(x), parts)) {
+        return false;
+    }
+    for (int i = 0, m = 0; i < 3 && status == MO_OK; i++) {
+        if (matrix[i]->rows == 0) {
+            continue;
+        }
+        const int64_t bytes =
+            matrix[i]->rows * mo_format_row_bytes(mo_format_of(matrix[i]->type), matrix[i]->cols);
+        status = mo_gpu_link_copy_back(lanes->link, lanes->link->fetch, from + (mo_daddr)at[i], (size_t)bytes,
+                                       parts[m++], &ignored);
+    }
+    if (status == MO_OK) {
+        s->back.busy = true;
+        s->back.layer = layer;
+        s->back.expert = expert;
+        return true;
+    }
+    lanes->link->failed++;
+    status = status == MO_EDEVICE ? status : mo_dstream_wait(lanes->link->fetch, &ignored);
+    mo_store_taken(x->where.store, layer, expert, status == MO_OK ? MO_STORE_FAILED : MO_STORE_UNSURE);
+    return false;
+}
+
+static bool pays(const mo_gpu_experts *x, int layer, int expert, int victim_layer, int victim)
+{
+    const double comes = mo_vram_chance(x->where.vram, layer, expert),
+                 goes = mo_vram_chance(x->where.vram, victim_layer, victim);
+    return comes < 0 || (comes - goes) * SWAP_TOKENS >= 1.0; /* below 0: the policy has its own reasons */
+}
+
+static mo_daddr swap_slot(mo_gpu_lanes *lanes, mo_gpu_service *s, int expert)
+{
+    mo_gpu_experts *x = lanes->experts;
+    int layer, victim;
+    if (mo_where_placed(&x->where, s->layer,
+                        expert)) { /* it is on its way there; until then it passes through */
+        return 0;
+    }
+    if (mo_vram_free(x->where.vram, s->layer) == 0) {
+        if (!mo_vram_victim(x->where.vram, s->layer, &layer, &victim) ||
+            (!mo_where_resident(&x->where, layer, victim) &&
+             (!pays(x, s->layer, expert, layer, victim) || !take_back(lanes, s, layer, victim)))) {
+            return 0;
+        }
+    }
+    return mo_vram_acquire(x->where.vram, s->layer, expert);
+}
+
+/* What leaves the device has arrived in RAM, or has not. */
+static void settle(mo_gpu_lanes *lanes, mo_gpu_service *s, mo_status status)
+{
+    mo_error ignored = {0};
+    if (!s->back.busy) {
+        return;
+    }
+    s->back.busy = false;
+    mo_store_arrival arrival = MO_STORE_ARRIVED;
+    if (status != MO_OK) { /* the step ends: its progress is unknown */
+        arrival = status != MO_EDEVICE && mo_dstream_wait(lanes->link->fetch, &ignored) == MO_OK
+                      ? MO_STORE_FAILED
+                      : MO_STORE_UNSURE;
+    }
+    mo_store_taken(lanes->experts->where.store, s->back.layer, s->back.expert, arrival);
+}
+
+void mo_gpu_fetch_leave(mo_gpu_lanes *lanes, const mo_need *needs, mo_gpu_service *s, mo_status status)
+{
+    mo_store *store = lanes->experts->where.store;
+    if (!s->stored) {
+        return;
+    }
+    settle(lanes, s, status);
+    mo_store_leave(store);
+    for (int i = 0; i < s->fetched && status == MO_OK; i++) {
+        const int expert = needs[s->need[i]].expert;
+        if (mo_where_address(&lanes->experts->where, s->layer, expert)) {
+            mo_store_yield(store, s->layer, expert);
+        }
+    }
+}
+
+/* ---- Deciding --------------------------------------------------------------------------------- */
+
 /* How many of `count` experts to fetch, so that the link and the CPU end together. */
 static int share_of_fetch(mo_gpu_lanes *lanes, int layer, int count)
 {
@@ -14,11 +184,8 @@ static int share_of_fetch(mo_gpu_lanes *lanes, int layer, int count)
         return 0;
     }
     const int most = count < lanes->experts->stage_count ? count : lanes->experts->stage_count;
-    return mo_lane_share(&lanes->cpu_rate, &lanes->fetch_rate, lanes->core->layers[layer].expert_bytes, count,
-                         most);
+    return mo_lane_share(&lanes->rates, lanes->core->layers[layer].expert_bytes, count, most);
 }
-
-/* ---- Deciding --------------------------------------------------------------------------------- */
 
 /* A expert goes to a slot of the pool, which it then keeps, or to a stage. Pinned as long as others look for slots: it
  * will be copied and computed there. */
@@ -29,7 +196,7 @@ static void assign_place(mo_gpu_lanes *lanes, mo_gpu_service *service, int exper
     const bool admit =
         mo_vram_admits(lanes->experts->where.vram) && mo_vram_has(lanes->experts->where.vram, layer);
     const mo_daddr slot = !admit            ? 0
-                          : service->stored ? mo_gpu_swap_slot(lanes, service, expert)
+                          : service->stored ? swap_slot(lanes, service, expert)
                                             : mo_vram_acquire(lanes->experts->where.vram, layer, expert);
     s->to = slot ? slot : s->plain;
     if (slot) {
@@ -42,12 +209,11 @@ static void assign_place(mo_gpu_lanes *lanes, mo_gpu_service *service, int exper
 }
 
 /* The policy is told what was chosen before anybody asks them who has to go. */
-static void touch(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
+static void touch(mo_gpu_lanes *lanes, const mo_picks *picks, const mo_gpu_service *s)
 {
-    const int32_t *count = forward->w->picks.count;
-    for (int e = 0; e < forward->layer->moe.experts; e++) {
-        if (count[e] && mo_where_here(&lanes->experts->where, e)) {
-            mo_vram_touch(lanes->experts->where.vram, s->layer, e, s->number, (uint32_t)count[e]);
+    for (int e = 0; e < picks->experts; e++) {
+        if (picks->count[e] && mo_where_here(&lanes->experts->where, e)) {
+            mo_vram_touch(lanes->experts->where.vram, s->layer, e, s->number, (uint32_t)picks->count[e]);
         }
     }
 }
@@ -55,7 +221,7 @@ static void touch(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_s
 /* Places for all that cross. */
 static void assign_places(mo_gpu_lanes *lanes, const mo_forward *forward, mo_gpu_service *s)
 {
-    touch(lanes, forward, s);
+    touch(lanes, &forward->w->picks, s);
     for (int i = 0; i < s->fetched; i++) {
         if (!s->failed[i]) {
             assign_place(lanes, s, forward->w->needs[s->need[i]].expert, i);
@@ -126,16 +292,16 @@ static mo_status copy_expert(mo_gpu_lanes *lanes, mo_forward *forward, int stage
 static mo_status send_list(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
                            int number, int32_t *items, mo_error *err)
 {
-    uint8_t *list = mo_gpu_worklist_at(lanes, number);
+    uint8_t *list = list_at(lanes, number);
     *(mo_dwork *)(void *)list = (mo_dwork){0};
     for (int i = 0; i < s->fetched; i++) {
         if (!s->failed[i]) {
-            mo_gpu_worklist_add(forward, list, forward->w->needs[s->need[i]].expert,
-                                lanes->experts->stages[i].to);
+            add_rows(&forward->w->picks, list, forward->w->needs[s->need[i]].expert,
+                     lanes->experts->stages[i].to);
         }
     }
-    *items = mo_gpu_worklist_items(list);
-    return mo_gpu_worklist_copy(lanes->link, lanes->link->fetch, list, lanes->scratch->fetched, err);
+    *items = items_of(list);
+    return copy_list(lanes->link, lanes->link->fetch, list, lanes->scratch->fetched, err);
 }
 
 /* To the file's layout: those that stay in stages are side by side and need one op. */
@@ -162,13 +328,7 @@ static mo_status compute(mo_gpu_lanes *lanes, const mo_forward *forward, const m
                          int32_t items, mo_error *err)
 {
     mo_op ops[2];
-    mo_gpu_ops p = {.core = lanes->core,
-                    .scratch = lanes->scratch,
-                    .vram = lanes->experts->where.vram,
-                    .tokens = forward->tokens,
-                    .slices = forward->slice_count,
-                    .ops = ops,
-                    .limit = 2};
+    mo_gpu_ops p = mo_gpu_lanes_ops(lanes, forward, ops, 2);
     mo_status status = mo_dstream_after(lanes->link->lane, lanes->fetch_to, err);
     if (status == MO_OK && items && mo_gpu_core_interleaved(lanes->core, s->layer)) {
         status = straighten(lanes, s, err);
@@ -231,10 +391,10 @@ static mo_status fetch_all(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_serv
 }
 
 /* The step ends here, and the contents of the reserved slots are unknown: they are empty. */
-static void forget(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s)
+static void forget(mo_gpu_lanes *lanes, const mo_need *needs, const mo_gpu_service *s)
 {
     for (int i = 0; i < s->fetched; i++) {
-        const int expert = forward->w->needs[s->need[i]].expert;
+        const int expert = needs[s->need[i]].expert;
         if (mo_where_address(&lanes->experts->where, s->layer, expert)) {
             mo_vram_drop(lanes->experts->where.vram, s->layer, expert);
         }
@@ -247,10 +407,10 @@ mo_status mo_gpu_fetch_submit(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_s
     if (s->fetched) {
         status = fetch_all(lanes, forward, s, err);
     } else {
-        touch(lanes, forward, s);
+        touch(lanes, &forward->w->picks, s);
     }
     if (status != MO_OK) {
-        forget(lanes, forward, s);
+        forget(lanes, forward->w->needs, s);
         return status;
     }
     status = mo_gpu_experts_map(lanes->experts, err);

@@ -67,7 +67,8 @@ static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, 
         status = mo_dstream_wait(gpu->link.main, err);
     }
     for (int64_t i = 0; i < count && status == MO_OK && staged; i++) {
-        if (!own_row(gpu, forward, token[i], row[i])) {
+        if (!own_row(gpu, forward, token[i], row[i]) &&
+            !mo_gpu_logits_stays(gpu, forward, token[i], row[i], all)) {
             memcpy(row[i], gpu->scratch.pinned.logits + i * gpu->core.spec->vocab, bytes);
         }
     }
@@ -119,35 +120,45 @@ static mo_status small_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
     return fetch_rows(gpu, forward, 0, count, count, from, err);
 }
 
-/* What layers chose, for those who count or listen. Those that were served were counted then. */
-static void tell_choices(mo_gpu *gpu, mo_forward *forward)
+/* What a layer chose, when nothing has counted it yet: all of it was on the device. Drafts count when they are accepted. */
+static void count_choice(const mo_forward *forward, int layer, int64_t rows)
+{
+    const uint32_t *drafted = mo_forward_note_drafts(forward);
+    const int used = forward->layer->moe.used;
+    mo_tally_layer *counts = mo_forward_tally(forward, layer);
+    for (int64_t j = 0; (counts || drafted) && j < rows; j++) {
+        const mo_slice *s = &forward->slices[forward->w->slice_of[j / used]];
+        const int64_t into = forward->w->position[j / used] - s->state->length;
+        mo_forward_found(forward, layer, forward->w->picks.ids[j], false);
+        mo_forward_tally_expert(forward, counts, MO_FOUND_HOT, forward->w->picks.ids[j],
+                                into < s->count - s->drafts);
+    }
+    forward->engine->counters.expert_picks += (uint64_t)rows;
+    forward->engine->counters.experts_run += (uint64_t)rows;
+}
+
+/* What layers chose, for those who count or listen. Those that were served, or went expert by expert, were counted then. */
+static void tell_choices(mo_gpu *gpu, mo_forward *forward, bool small)
 {
     const int64_t stride = mo_gpu_choice_rows(&gpu->scratch, forward->tokens);
     for (int i = gpu->core.first; i < gpu->core.end; i++) {
         const mo_layer *l = &gpu->core.spec->layers[i];
-        if (!l->routed || gpu->layer_buffer.cpu.layers[i]) { /* the CPU reported and counted its own */
+        if (!l->routed || (small ? gpu->layer_buffer.cpu.layers[i] /* the CPU reported and counted its own */
+                                 : !mo_gpu_batch_stays(gpu, forward, i, true))) {
             continue;
         }
         const int64_t rows = forward->tokens * l->moe.used;
-        forward->index = i;
-        forward->layer = l;
+        mo_forward_at(forward, i);
         memcpy(forward->w->picks.ids, gpu->scratch.pinned.all_ids + i * stride,
                sizeof(int32_t) * (size_t)rows);
-        memcpy(forward->w->picks.weights, gpu->scratch.pinned.all_weights + i * stride,
-               sizeof(float) * (size_t)rows);
+        if (small) {
+            memcpy(forward->w->picks.weights, gpu->scratch.pinned.all_weights + i * stride,
+                   sizeof(float) * (size_t)rows);
+        }
         mo_forward_tell_routes(forward);
-        if (gpu->lanes.served[i] == gpu->number) {
-            continue;
+        if (gpu->lanes.served[i] != gpu->number) {
+            count_choice(forward, i, rows);
         }
-        mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, i) : NULL;
-        if (counts) {
-            mo_tally_call(counts, mo_forward_phase(forward));
-        }
-        for (int64_t j = 0; counts && j < rows; j++) {
-            mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][forward->w->picks.ids[j]], 1);
-        }
-        forward->engine->counters.expert_picks += (uint64_t)rows;
-        forward->engine->counters.experts_run += (uint64_t)rows;
     }
 }
 
@@ -160,8 +171,8 @@ static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err
     }
     if (status == MO_OK) {
         mo_gpu_clock_end(gpu->lanes.clock, gpu->scratch.pinned.bad + 2 * gpu->core.spec->layer_count + 2,
-                         forward->tally, forward->engine->timed, mo_clock_ns(), &gpu->lanes.fetch_ns,
-                         &gpu->lanes.hidden_ns);
+                         mo_forward_has_drafts(forward) ? NULL : forward->tally, forward->engine->timed,
+                         mo_clock_ns(), &gpu->lanes.fetch_ns, &gpu->lanes.hidden_ns);
     }
     return status;
 }
@@ -173,13 +184,14 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
                        : small ? MO_OK
                                : batch_logits(gpu, forward, err);
     const int layers = gpu->core.spec->layer_count;
+    const bool tells = small || mo_forward_has_drafts(forward);
     const size_t choices =
         sizeof(int32_t) * (size_t)(layers * mo_gpu_choice_rows(&gpu->scratch, forward->tokens));
     if (status == MO_OK) {
         status = mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.bad, gpu->scratch.step,
                                  sizeof(uint32_t) * (size_t)mo_gpu_bad_words(layers), err);
     }
-    if (status == MO_OK && small && gpu->core.extent.expert_width) {
+    if (status == MO_OK && tells && gpu->core.extent.expert_width) {
         status = mo_gpu_link_get(&gpu->link, gpu->link.main, gpu->scratch.pinned.all_ids, gpu->scratch.ids,
                                  choices, err);
     }
@@ -190,11 +202,16 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
     if (status == MO_OK && small && last) {
         status = small_logits(gpu, forward, err);
     }
+    if (status == MO_OK && last) {
+        status = mo_gpu_handover_show(gpu, forward, err);
+    }
     if (status == MO_OK) {
         status = mo_dstream_wait(gpu->link.main, err);
     }
     if (status == MO_OK && !last) {
         mo_gpu_handover_given(gpu, forward);
+    } else if (status == MO_OK) {
+        mo_gpu_handover_shown(gpu, forward);
     }
     if (status == MO_OK) {
         mo_gpu_layer_buffer_measure(&gpu->layer_buffer);
@@ -203,8 +220,8 @@ mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *
     if (status == MO_OK && small) {
         status = end_clock(gpu, forward, err);
     }
-    if (status == MO_OK && small) {
-        tell_choices(gpu, forward);
+    if (status == MO_OK && tells) {
+        tell_choices(gpu, forward, small);
     } else if (status == MO_OK) {
         status = mo_gpu_batch_tell(gpu, forward, err);
     }

@@ -28,6 +28,7 @@ static void tie(mo_gpu *gpu)
     gpu->programs.experts = &gpu->experts;
     gpu->programs.adapters = &gpu->adapters;
     gpu->programs.layer_buffer = &gpu->layer_buffer;
+    gpu->programs.drafts = &gpu->drafts;
     gpu->lanes.link = &gpu->link;
     gpu->lanes.core = &gpu->core;
     gpu->lanes.scratch = &gpu->scratch;
@@ -60,6 +61,7 @@ static void copy_options(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_o
     gpu->layer_buffer.held = -1;
     gpu->experts.where.spec = gpu->core.spec;
     gpu->experts.where.store = o->tiers ? o->tiers->store : NULL;
+    gpu->experts.skips = gpu->experts.where.store && o->tiers->skip_missing;
     gpu->lanes.serial = o->serial;
     gpu->lanes.round_trip_s = o->round_trip_s;
     gpu->lanes.postfetch = o->postfetch ? *o->postfetch : (mo_postfetch){0};
@@ -155,15 +157,19 @@ static mo_status open_objects(mo_gpu *gpu, const mo_checkpoint *model, const mo_
             mo_gpu_core_open(&gpu->core, &gpu->link, &gpu->layer_buffer, &gpu->memory, plan->upload, err);
     }
     if (status == MO_OK) {
+        status = mo_gpu_drafts_open(&gpu->drafts, &gpu->core, &gpu->scratch, &gpu->memory, o->draft_max, err);
+    }
+    if (status == MO_OK) {
         status = mo_gpu_experts_open(&gpu->experts, &gpu->memory, plan->staging, err);
     }
     if (status == MO_OK) {
         status = mo_gpu_programs_open(&gpu->programs, err);
     }
     if (status == MO_OK) {
-        status = mo_gpu_lanes_open(&gpu->lanes, o->cpu_bytes_s, o->link_bytes_s, err);
+        status = mo_gpu_lanes_open(&gpu->lanes, o->alone_bytes_s, o->cpu_bytes_s, o->link_bytes_s, err);
     }
     if (status == MO_OK) {
+        gpu->lanes.scratch_bytes = plan->scratch;
         status = mo_gpu_postfetch_size(&gpu->lanes, mo_gpu_memory_left(&gpu->memory), err);
     }
     if (status == MO_OK) {
@@ -234,6 +240,7 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
         .precision = mo_precision_products(&options->precision, options->batch) ? MO_PRECISION_BF16
                                                                                 : MO_PRECISION_EXACT,
         .step = mo_gpu_step,
+        .apply_drafts = mo_gpu_apply_drafts,
         .lose = mo_gpu_lose,
         .open_session = mo_gpu_session_open,
         .close_session = mo_gpu_session_close,
@@ -261,6 +268,7 @@ mo_status mo_gpu_open(const mo_checkpoint *model, const mo_gpu_options *options,
         mo_gpu_close(gpu);
         return status;
     }
+    gpu->accelerator.draft_rows = gpu->drafts.rows;
     mo_gpu_report_publish(gpu);
     *out = gpu;
     return MO_OK;
@@ -315,6 +323,7 @@ static void close_one(mo_gpu *gpu)
     mo_ahead_close(&gpu->ahead);
     mo_gpu_mover_close(&gpu->mover);
     mo_gpu_experts_close(&gpu->experts);
+    mo_gpu_drafts_close(&gpu->drafts, gpu->memory.device);
     mo_gpu_core_close(&gpu->core, gpu->memory.device);
     mo_gpu_scratch_close(&gpu->scratch, gpu->memory.device);
     mo_gpu_link_close(&gpu->link);

@@ -37,11 +37,13 @@ typedef struct mo_gpu_options {
     const mo_store_request
         *requests; /* fill the slots first, in this order, where the policy has them; likewise */
     int32_t request_count;
-    bool serial;                      /* lanes run one after the other, for comparison */
-    const mo_postfetch *postfetch;    /* NULL: off */
-    double cpu_bytes_s, link_bytes_s; /* first guess of the lanes' rates; 0: defaults */
-    double round_trip_s;              /* as probed, for reports; 0: not known */
-    mo_precision_rule precision;      /* of batches; zeros: exact */
+    bool serial;                   /* lanes run one after the other, for comparison */
+    const mo_postfetch *postfetch; /* NULL: off */
+    /* First guess of the lanes' rates, 0: defaults: of the CPU while nothing crosses (0: as the other), of it while experts do, of the link. */
+    double alone_bytes_s, cpu_bytes_s, link_bytes_s;
+    double round_trip_s;         /* as probed, for reports; 0: not known */
+    int64_t draft_max;           /* most drafts of a session in a step; 0: none */
+    mo_precision_rule precision; /* of batches; zeros: exact */
     mo_progress_fn progress;
     void *user;
     size_t pin_bytes; /* whole pages of the weights that are pinned at once; 0: 1 GiB */

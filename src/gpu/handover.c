@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/head.h"
 
 static size_t stream_bytes(const mo_gpu *gpu, int64_t tokens)
 {
@@ -40,6 +41,48 @@ void mo_gpu_handover_given(const mo_gpu *gpu, const mo_forward *forward)
     const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, forward->tokens);
     if (to_host(gpu)) {
         memcpy(forward->w->x, pinned(gpu, &b), stream_bytes(gpu, forward->tokens));
+    }
+}
+
+/* What a slice's head takes in, of the stream of the step. */
+typedef struct followed {
+    int64_t first;
+    size_t bytes; /* 0: nothing */
+} followed;
+
+static followed followed_of(const mo_gpu *gpu, const mo_slice *s, int64_t first)
+{
+    const int64_t left_out = s->drafts ? 0 : mo_head_leaves_out(s->count); /* few may be accepted */
+    return (followed){.first = (first + left_out) * gpu->core.spec->width * (int64_t)sizeof(float),
+                      .bytes = s->follow ? stream_bytes(gpu, s->count - left_out) : 0};
+}
+
+mo_status mo_gpu_handover_show(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
+{
+    const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, forward->tokens);
+    mo_status status = MO_OK;
+    int64_t first = 0;
+    for (int i = 0; i < forward->slice_count && status == MO_OK; i++) {
+        const followed f = followed_of(gpu, &forward->slices[i], first);
+        if (f.bytes) {
+            status = mo_gpu_link_get(&gpu->link, gpu->link.main, pinned(gpu, &b) + f.first,
+                                     at(gpu, &b) + (mo_daddr)f.first, f.bytes, err);
+        }
+        first += forward->slices[i].count;
+    }
+    return status;
+}
+
+void mo_gpu_handover_shown(const mo_gpu *gpu, const mo_forward *forward)
+{
+    const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, forward->tokens);
+    int64_t first = 0;
+    for (int i = 0; i < forward->slice_count; i++) {
+        const followed f = followed_of(gpu, &forward->slices[i], first);
+        if (f.bytes) {
+            memcpy((uint8_t *)forward->w->x + f.first, pinned(gpu, &b) + f.first, f.bytes);
+        }
+        first += forward->slices[i].count;
     }
 }
 

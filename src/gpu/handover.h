@@ -23,4 +23,9 @@ void mo_gpu_handover_given(const mo_gpu *gpu, const mo_forward *forward);
 mo_status mo_gpu_handover_take(mo_gpu *gpu, const mo_gpu_block *block, int64_t tokens, size_t bytes,
                                mo_error *err);
 
+/* Of the last layers: what MTP heads take in of the stream, for those slices that they follow; later, when the stream has been waited for, it is
+ * in the workspace. */
+mo_status mo_gpu_handover_show(mo_gpu *gpu, const mo_forward *forward, mo_error *err);
+void mo_gpu_handover_shown(const mo_gpu *gpu, const mo_forward *forward);
+
 #endif

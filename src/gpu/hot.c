@@ -86,8 +86,10 @@ static mo_exchange_rates rates_of(const void *owner)
 {
     const mo_gpu_hot *h = owner;
     const bool fetches = h->lanes->postfetch.mode != MO_POSTFETCH_OFF && !h->lanes->postfetch.force_cpu;
-    const double cpu = h->lanes->cpu_rate.s_per_byte, link = h->lanes->fetch_rate.s_per_byte;
-    return (mo_exchange_rates){.miss = fetches ? cpu * link / (cpu + link) : cpu, .copy = link};
+    const mo_lanes *r = &h->lanes->rates;
+    const double cpu = r->cpu.s_per_byte, link = r->link.s_per_byte;
+    return (mo_exchange_rates){.miss = fetches ? cpu * link / (cpu + link) : r->alone.s_per_byte,
+                               .copy = link};
 }
 
 mo_status mo_gpu_hot_open_updates(mo_gpu_hot *h, const mo_checkpoint *model, const mo_hot_request *r,

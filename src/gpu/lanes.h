@@ -29,12 +29,14 @@ typedef struct mo_gpu_lanes {
     mo_gpu_scratch *scratch;
     mo_gpu_experts *experts;
     mo_gpu_programs *programs;
-    mo_lane_rate cpu_rate, fetch_rate;
+    mo_lanes rates;
+    bool alone; /* nothing crossed when the CPU was observed last */
     mo_postfetch postfetch;
     mo_transfer transfers[GPU_STAGES];
     mo_event *arrived[GPU_STAGES]; /* of each; NULL: none of the modes that send them */
     int transfer_count;            /* of these */
     int transfers_most;            /* under way at once */
+    int64_t scratch_bytes;         /* of the stages' memory, for them */
     mo_late *late_of;              /* [layers of the model] */
     double copy_s_per_byte;        /* of transfers, as measured; 0: not yet */
     mo_event *fetch_from, *fetch_to, *lane_done;
@@ -55,7 +57,8 @@ typedef struct mo_gpu_lanes {
 } mo_gpu_lanes;
 
 /* Rates to begin with, 0: defaults; the objects below are set. */
-mo_status mo_gpu_lanes_open(mo_gpu_lanes *lanes, double cpu_bytes_s, double link_bytes_s, mo_error *err);
+mo_status mo_gpu_lanes_open(mo_gpu_lanes *lanes, double alone_bytes_s, double cpu_bytes_s,
+                            double link_bytes_s, mo_error *err);
 void mo_gpu_lanes_close(mo_gpu_lanes *lanes);
 
 /* The host's part of a layer of a small step. Between the two calls the next segment is launched: it will wait for the
@@ -63,7 +66,8 @@ void mo_gpu_lanes_close(mo_gpu_lanes *lanes);
 typedef struct mo_gpu_service {
     int layer;
     uint64_t number;     /* of the step */
-    int count;           /* experts that are not on the device: forward->w->needs */
+    int count;           /* experts that are not on the device and are computed: forward->w->needs */
+    int skipped;         /* that are left out: behind them */
     bool stored;         /* they come from the store */
     bool apart;          /* rows of an expert are where its ranks are */
     bool input;          /* forward->in has what the experts read */
@@ -83,8 +87,7 @@ typedef struct mo_gpu_service {
     const mo_gpu_segment *next; /* also the launch of what follows; NULL: it was launched */
     mo_gpu_lanes *lanes;
     mo_forward *forward;
-    mo_status status;     /* what came of that */
-    int64_t side_task_ns; /* what it took */
+    mo_status status; /* what came of that */
     mo_error error;
 } mo_gpu_service;
 
@@ -99,13 +102,14 @@ void mo_gpu_lanes_abort(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service
 /* Copies that were still under way when the last served layer was answered are done by now: notes their time. */
 mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err);
 
-/* Lets workers begin with what they have claimed of the layer; ends what they have begun, MO_OK where they have not; the same where the
- * step has failed already. */
+/* Lets workers begin with what they have claimed of the layer; ends what they have begun, as mo_workers_end(). */
 mo_status mo_gpu_lanes_begin_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err);
-mo_status mo_gpu_lanes_end_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err);
-void mo_gpu_lanes_drop_workers(mo_gpu_lanes *lanes, mo_forward *forward);
+mo_status mo_gpu_lanes_end_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_status status, mo_error *err);
 
-/* ---- handshake.c ---- */
+/* ---- lanes.c ---- */
+
+/* Ops beside the main stream, with space for `limit`. */
+mo_gpu_ops mo_gpu_lanes_ops(const mo_gpu_lanes *lanes, const mo_forward *forward, mo_op *ops, int limit);
 
 /* Waits until the device has published what the host is to see of the layer. */
 mo_status mo_gpu_lanes_await(mo_gpu_lanes *lanes, int layer, mo_error *err);
@@ -116,6 +120,11 @@ mo_status mo_gpu_lanes_await(mo_gpu_lanes *lanes, int layer, mo_error *err);
 mo_status mo_gpu_cpu_lane_run(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *service,
                               mo_error *err);
 
+/* Waits for the stream before layer `from`. */
+mo_status mo_gpu_cpu_layers_meet(mo_gpu_lanes *lanes, mo_forward *forward, int from, mo_error *err);
+/* Computes layers from .. to - 1 and lets the device go on. */
+mo_status mo_gpu_cpu_layers_run(mo_gpu_lanes *lanes, mo_forward *forward, int from, int to, mo_error *err);
+
 /* ---- fetch.c ---- */
 
 /* Chooses what crosses; makes the calls for it, and for what follows. */
@@ -123,29 +132,14 @@ void mo_gpu_fetch_choose(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_servic
 mo_status mo_gpu_fetch_submit(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
                               mo_error *err);
 
-/* ---- swap.c ---- */
-
 /* Is any expert neither in RAM nor in VRAM? */
 bool mo_gpu_swap_absent(const mo_gpu_experts *experts);
-/* A slot for an expert that crosses: a free one, or that of another whose bytes RAM has or gets, on the stream of the
- * copies; 0: it passes through a stage. Where experts are on disk, and the policy has the slots. */
-mo_daddr mo_gpu_swap_slot(mo_gpu_lanes *lanes, mo_gpu_service *service, int expert);
-/* All copies have ended, well or not, or the device is lost. Before the store is left: what leaves the device; after
- * that: what has come to it needs no place in RAM. */
-void mo_gpu_swap_settle(mo_gpu_lanes *lanes, mo_gpu_service *service, mo_status status);
-void mo_gpu_swap_yield(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *service);
+/* All copies have ended, well or not, or the device is lost: leaves the store. What leaves the device is in RAM then, and what has
+ * come to it needs no place there. */
+void mo_gpu_fetch_leave(mo_gpu_lanes *lanes, const mo_need *needs, mo_gpu_service *service, mo_status status);
 
-/* ---- worklist.c ---- */
-
-/* Number `number` of the lists in pinned memory; adding an expert's rows behind those that it has; how many it has; its
- * copy to the device. */
-uint8_t *mo_gpu_worklist_at(const mo_gpu_lanes *lanes, int number);
-void mo_gpu_worklist_add(const mo_forward *forward, uint8_t *list, int expert, mo_daddr base);
-int32_t mo_gpu_worklist_items(const uint8_t *list);
-mo_status mo_gpu_worklist_copy(mo_gpu_link *link, mo_dstream *stream, const uint8_t *list, mo_daddr to,
-                               mo_error *err);
-/* The list of one expert, written for a stage, and sent; returns where the device finds it. */
-mo_daddr mo_gpu_worklist_one(const mo_gpu_lanes *lanes, const mo_forward *forward, int stage, int expert,
+/* The worklist of one expert, written for a stage, and sent; returns where the device finds it. */
+mo_daddr mo_gpu_worklist_one(const mo_gpu_lanes *lanes, const mo_picks *picks, int stage, int expert,
                              mo_daddr base);
 mo_status mo_gpu_worklist_send(mo_gpu_lanes *lanes, int stage, mo_error *err);
 
@@ -163,12 +157,5 @@ void mo_gpu_postfetch_measured(mo_gpu_lanes *lanes, double seconds, int64_t byte
 void mo_gpu_postfetch_learn(mo_gpu_lanes *lanes, const mo_gpu_service *service, int64_t now);
 mo_status mo_gpu_postfetch_receive(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *service,
                                    bool *fetched, mo_error *err);
-
-/* ---- cpu_layers.c ---- */
-
-/* Waits for the stream before layer `from`. */
-mo_status mo_gpu_cpu_layers_meet(mo_gpu_lanes *lanes, mo_forward *forward, int from, mo_error *err);
-/* Computes layers from .. to - 1 and lets the device go on. */
-mo_status mo_gpu_cpu_layers_run(mo_gpu_lanes *lanes, mo_forward *forward, int from, int to, mo_error *err);
 
 #endif

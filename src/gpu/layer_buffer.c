@@ -1,5 +1,6 @@
 #include "gpu/layer_buffer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -144,21 +145,15 @@ static mo_daddr plain_of(const mo_gpu_layer_buffer *p)
 mo_daddr mo_gpu_layer_buffer_add(mo_gpu_layer_buffer *p, mo_streamed_layer *l, const mo_weights *w)
 {
     const int64_t at = l->used;
+    assert(l->count < STREAM_PARTS);
     l->parts[l->count++] = (mo_streamed_part){.w = w, .at = at};
     l->used += mo_vram_slot_bytes(w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols));
     return (p->interleaved ? plain_of(p) : slot_of(p, l)) + (mo_daddr)at;
 }
 
-mo_status mo_gpu_layer_buffer_read(mo_gpu_layer_buffer *p, int layer, mo_error *err)
+bool mo_gpu_layer_buffer_on_disk(const mo_gpu_layer_buffer *p, int layer, const mo_weights *w)
 {
-    return on_disk(p, layer) ? mo_layer_buffer_enter(p->tiers->layers, layer, err) : MO_OK;
-}
-
-void mo_gpu_layer_buffer_forget(mo_gpu_layer_buffer *p, int layer)
-{
-    if (on_disk(p, layer)) {
-        mo_layer_buffer_leave(p->tiers->layers, layer);
-    }
+    return on_disk(p, layer) && mo_layer_buffer_leaves(p->tiers->layers, layer, w);
 }
 
 mo_status mo_gpu_layer_buffer_ready(mo_gpu_layer_buffer *p, mo_error *err)

@@ -13,7 +13,7 @@
 #include "store/tiers.h"
 
 enum {
-    STREAM_PARTS = 12, /* most matrices of a layer's core */
+    STREAM_PARTS = 16, /* most matrices of a layer's core */
     /* Slots: one computes, others arrive; with RAM interleaved one of them is for the file's layout. */
     STREAM_BUFFERS = MO_PLAN_DEVICE_LAYER_BUFFERS,
 };
@@ -73,10 +73,9 @@ void mo_gpu_layer_buffer_close(mo_gpu_layer_buffer *b);
 mo_streamed_layer *mo_gpu_layer_buffer_of(mo_gpu_layer_buffer *b, int layer);
 mo_daddr mo_gpu_layer_buffer_add(mo_gpu_layer_buffer *b, mo_streamed_layer *l, const mo_weights *w);
 
-/* A layer that stays but is on disk is read once, to be sent. */
-mo_status mo_gpu_layer_buffer_read(mo_gpu_layer_buffer *b, int layer, mo_error *err);
-void mo_gpu_layer_buffer_forget(mo_gpu_layer_buffer *b, int layer); /* it has been sent */
-/* After that they are no longer read. */
+/* Is a matrix of a layer that stays on disk? Then it is read once, in pieces, to be sent. */
+bool mo_gpu_layer_buffer_on_disk(const mo_gpu_layer_buffer *b, int layer, const mo_weights *w);
+/* After the core was sent: layers that stay are no longer read. */
 mo_status mo_gpu_layer_buffer_ready(mo_gpu_layer_buffer *b, mo_error *err);
 
 static inline bool mo_gpu_layer_buffer_has(const mo_gpu_layer_buffer *b, int layer)

@@ -70,8 +70,21 @@ mo_pick *mo_gpu_logits_stays(const mo_gpu *gpu, const mo_forward *forward, int32
                              int64_t count)
 {
     const mo_slice *s = &forward->slices[forward->w->slice_of[token]];
-    const bool own = row == mo_gpu_session_of(s->state, gpu)->logits;
+    const bool own = s->drafts || row == mo_gpu_session_of(s->state, gpu)->logits;
     return own && count <= GPU_LOGITS_KEPT && s->pick && mo_pick_plain(s->pick) ? s->pick : NULL;
+}
+
+/* The device that makes logits. */
+static mo_gpu *last_of(mo_gpu *head)
+{
+    return mo_gpu_with_layer(head, head->core.spec->layer_count - 1);
+}
+
+/* The row at this place is the session's. */
+static void keep(mo_gpu *gpu, mo_gpu_session *s, int64_t place)
+{
+    gpu->kept_logits[place] = s;
+    atomic_store(&s->kept, true);
 }
 
 void mo_gpu_logits_end(mo_gpu *gpu, const mo_forward *forward, bool small)
@@ -84,21 +97,35 @@ void mo_gpu_logits_end(mo_gpu *gpu, const mo_forward *forward, bool small)
         const int64_t place = small ? token : i;
         mo_pick *pick = mo_gpu_logits_stays(gpu, forward, token, forward->w->logits.row[i], count);
         if (pick) {
-            mo_gpu_session *s = mo_gpu_session_of(forward->slices[forward->w->slice_of[token]].state, gpu);
+            const int slice = forward->w->slice_of[token];
             uint64_t rank;
             memcpy(&rank, best + 2 * place, sizeof rank);
-            pick->token = mo_rank_token(rank);
             pick->made = true;
-            gpu->kept_logits[place] = s;
-            atomic_store(&s->kept, true);
+            if (forward->slices[slice].drafts) {
+                int32_t *found = forward->engine->drafts.best + mo_forward_draft_row(forward, slice);
+                found[token - mo_forward_first(forward, slice)] = mo_rank_token(rank);
+                pick->best = found;
+            } else {
+                pick->token = mo_rank_token(rank);
+                keep(gpu, mo_gpu_session_of(forward->slices[slice].state, gpu), place);
+            }
         }
     }
 }
 
-/* The device that makes logits. */
-static mo_gpu *last_of(mo_gpu *head)
+void mo_gpu_logits_accept(mo_gpu *head, const mo_forward *forward)
 {
-    return mo_gpu_with_layer(head, head->core.spec->layer_count - 1);
+    mo_gpu *gpu = last_of(head);
+    int slices;
+    const int64_t count = gpu->lost ? 0 : mo_logits_list(forward, &slices);
+    for (int64_t i = 0; i < count; i++) {
+        const int32_t token = forward->w->logits.token[i];
+        const int slice = forward->w->slice_of[token];
+        const mo_slice *s = &forward->slices[slice];
+        if (s->drafts && s->pick->made && token == mo_forward_first(forward, slice) + s->pick->accepted) {
+            keep(gpu, mo_gpu_session_of(s->state, gpu), gpu->small ? token : i);
+        }
+    }
 }
 
 mo_status mo_gpu_logits_bring(const mo_state *state, mo_error *err)

@@ -16,6 +16,9 @@ mo_pick *mo_gpu_logits_stays(const mo_gpu *gpu, const mo_forward *forward, int32
 /* After a step that ended well: the picks of rows that stay are made. */
 void mo_gpu_logits_end(mo_gpu *gpu, const mo_forward *forward, bool small);
 
+/* After the picks of a step with drafts: the row behind the last accepted one is the session's. */
+void mo_gpu_logits_accept(mo_gpu *head, const mo_forward *forward);
+
 /* As mo_accelerator has them. */
 mo_status mo_gpu_logits_bring(const mo_state *state, mo_error *err);
 void mo_gpu_logits_forget(const mo_state *state);

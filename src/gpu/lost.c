@@ -137,13 +137,7 @@ mo_status mo_gpu_lost_run(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     }
     if (status == MO_OK) {
         mo_forward_begin(forward);
-    }
-    for (int i = gpu->core.first; i < gpu->core.end && status == MO_OK; i++) {
-        status = mo_forward_cancelled(forward, err);
-        if (status == MO_OK) {
-            status = mo_forward_run_layer(forward, i, err);
-            atomic_fetch_add_explicit(&forward->engine->layers_run, 1, memory_order_relaxed);
-        }
+        status = mo_forward_run_layers(forward, gpu->core.first, gpu->core.end, err);
     }
     if (status == MO_OK && mo_gpu_core_speaks(&gpu->core)) {
         status =

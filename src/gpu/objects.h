@@ -1,5 +1,5 @@
-/* The twelve objects of a model on a device, and the number of the step. Where several devices share a model each has a run of
- * its layers and twelve objects of its own; the first is the head of the row, and what belongs to all of them is its. For the files on top of them (gpu.c, step.c, batch.c,
+/* The thirteen objects of a model on a device, and the number of the step. Where several devices share a model each has a run of
+ * its layers and thirteen objects of its own; the first is the head of the row, and what belongs to all of them is its. For the files on top of them (gpu.c, step.c, batch.c,
  * finish.c, session.c, report.c); each object's own files know those below it alone. */
 #ifndef MO_GPU_OBJECTS_H
 #define MO_GPU_OBJECTS_H
@@ -8,6 +8,7 @@
 #include "engine/accelerator.h"
 #include "gpu/adapters.h"
 #include "gpu/core.h"
+#include "gpu/drafts.h"
 #include "gpu/experts.h"
 #include "gpu/hot.h"
 #include "gpu/kv_in_ram.h"
@@ -35,6 +36,7 @@ typedef struct mo_gpu_order {
     int portions, sent; /* the first `sent` are in windows */
     int cpu_first;      /* the experts from here on are the CPU's; claimed_first: none are */
     int claimed_first;  /* those from here on are workers'; count: none are */
+    int skipped;        /* how many behind all of them are left out (--skip-missing) */
     bool by_cpu[MO_EXPERTS_MAX];
     int32_t left[MO_EXPERTS_MAX]; /* by expert: tokens that chose it; while it is put in order */
 } mo_gpu_order;
@@ -54,6 +56,7 @@ typedef struct mo_gpu {
     mo_gpu_programs programs;
     mo_gpu_lanes lanes;
     mo_gpu_hot hot;
+    mo_gpu_drafts drafts;
     mo_state_size states;                        /* what was planned for sessions, here */
     _Atomic(mo_block_pool *) pools[MO_KV_TYPES]; /* of their blocks, by format; NULL: there were none yet */
     mo_gpu_kv_in_ram kv_in_ram;                  /* which layers' blocks are in RAM */
@@ -61,6 +64,8 @@ typedef struct mo_gpu {
     struct mo_gpu_session *kept_logits[GPU_LOGITS_KEPT];
     mo_gpu_order order; /* of the layer that a batch computes */
     uint64_t number;    /* of the step */
+    bool small;         /* it goes by programs */
+    int64_t accepted;   /* drafts of the steps since the hot cache's last turn */
     uint64_t steps;     /* that ended well */
     mo_meter *meter;    /* of the main stream; NULL: not requested yet */
     struct mo_gpu *head, *before,

@@ -8,6 +8,7 @@
 #include "experts/vram.h"
 #include "gpu/adapters.h"
 #include "gpu/core.h"
+#include "gpu/drafts.h"
 #include "gpu/link.h"
 #include "gpu/scratch.h"
 
@@ -21,9 +22,13 @@ typedef struct mo_gpu_ops {
     int64_t singles, single_chunks;
     mo_kv_type kv;
     mo_daddr kv_staging;         /* mo_dplace[tokens] if the KV cache is staged (gpu/kv_staging.h); 0 */
+    mo_daddr features;           /* of a batch: what rows of pictures add behind the layer; 0: nothing */
     const mo_adapting *adapting; /* of a step whose tokens have adapters; NULL: none has */
     const mo_gpu_adapters *adapters;
-    const mo_gpu_bf16 *bf16; /* of a batch whose products may be in bfloat16; NULL: they are exact */
+    const mo_gpu_drafts *drafts; /* of a step with drafts; NULL: it has none */
+    const mo_gpu_bf16 *bf16;     /* of a batch whose products may be in bfloat16; NULL: they are exact */
+    bool
+        keeps; /* while programs are made: the host may leave out picks of this layer, and says which it keeps */
     int streamed; /* while programs are made: the streamed layer that the ops so far read; -1: none */
     mo_op *ops;
     int count, limit;
@@ -43,6 +48,9 @@ void mo_gpu_ops_begin(mo_gpu_ops *p, int layer); /* one past the last: for the o
 void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_choose(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_mamba(mo_gpu_ops *p, int layer); /* its mixer alone, for mixer.c */
+/* Rows that a step with drafts has kept enter the states, as p->drafts->slices says. The second is for mixer.c. */
+void mo_gpu_ops_apply(mo_gpu_ops *p, int layer);
+void mo_gpu_ops_apply_mamba(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_publish(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_hot(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_side(mo_gpu_ops *p, int layer);
@@ -78,112 +86,50 @@ typedef struct mo_gpu_adapted {
 void mo_gpu_ops_adapt_some(mo_gpu_ops *p, mo_dacts in, const mo_gpu_adapted *of, int count);
 void mo_gpu_ops_adapt_rows(mo_gpu_ops *p, const mo_linear *linear, const mo_op_adapt *rows);
 
-static inline mo_status mo_gpu_ops_launch(const mo_gpu_ops *p, const mo_gpu_link *link, mo_dstream *stream,
-                                          mo_error *err)
-{
-    return p->bf16 ? mo_gpu_bf16_launch(p->bf16, link, stream, p->ops, p->count, p->scratch->scores, err)
-                   : mo_gpu_link_launch(link, stream, p->ops, p->count, err);
-}
+mo_status mo_gpu_ops_launch(const mo_gpu_ops *p, const mo_gpu_link *link, mo_dstream *stream, mo_error *err);
 
 /* ---- Adding one op: for mixer.c, feed_forward.c and ops.c ---- */
 
 /* One more op, all of it zero but its kind. */
-static inline mo_op *mo_gpu_op_add(mo_gpu_ops *p, mo_op_kind kind)
-{
-    assert(p->count < p->limit);
-    mo_op *op = &p->ops[p->count++];
-    *op = (mo_op){.kind = kind};
-    return op;
-}
+mo_op *mo_gpu_op_add(mo_gpu_ops *p, mo_op_kind kind);
 
 /* In the step's block; there, the stream; and the experts' input, or the mixer's. */
-static inline mo_daddr mo_gpu_block_at(const mo_gpu_ops *p, int64_t offset)
-{
-    return p->scratch->step + (mo_daddr)offset;
-}
+mo_daddr mo_gpu_block_at(const mo_gpu_ops *p, int64_t offset);
 
-static inline mo_daddr mo_gpu_x_of(const mo_gpu_ops *p)
-{
-    return mo_gpu_block_at(p, mo_gpu_block_of(p->scratch, p->tokens).x);
-}
+mo_daddr mo_gpu_x_of(const mo_gpu_ops *p);
 
-static inline mo_dacts mo_gpu_in_of(const mo_gpu_ops *p)
-{
-    return mo_dacts_lay(p->scratch->in, p->tokens, p->core->spec->width);
-}
+mo_dacts mo_gpu_in_of(const mo_gpu_ops *p);
+
+/* What a layer's experts read: the same, or what ffn_latent_down made of it. */
+mo_dacts mo_gpu_experts_in(const mo_gpu_ops *p, int layer);
+
+/* Codes of rows whose values are there. */
+void mo_gpu_op_quantize(mo_gpu_ops *p, mo_dacts rows);
 
 /* Rows of activations from row `first` on. */
-static inline mo_dacts mo_dacts_from(mo_dacts a, int64_t first)
-{
-    const int64_t blocks = (a.cols + 31) / 32;
-    a.x += (mo_daddr)(first * a.cols * 4);
-    a.q += (mo_daddr)(first * a.cols);
-    a.d += (mo_daddr)(first * blocks * 4);
-    a.s += (mo_daddr)(first * blocks * 4);
-    a.sum += (mo_daddr)(first * blocks * 4);
-    a.half_sum += (mo_daddr)(first * blocks * 4);
-    return a;
-}
+mo_dacts mo_dacts_from(mo_dacts a, int64_t first);
 
 /* ---- Products ---- */
 
-static inline mo_op_product *mo_gpu_op_product(mo_gpu_ops *p, mo_dacts in)
-{
-    mo_op_product *op = &mo_gpu_op_add(p, MO_OP_PRODUCT)->product;
-    op->in = in;
-    op->tokens = (int32_t)p->tokens;
-    return op;
-}
+mo_op_product *mo_gpu_op_product(mo_gpu_ops *p, mo_dacts in);
 
 /* One more matrix of the product, unless the layer has none. */
-static inline void mo_gpu_op_multiply(mo_op_product *op, const mo_dmatrix *m, mo_daddr y, int64_t stride)
-{
-    if (m->data) {
-        op->matrix[op->count] = *m;
-        op->y[op->count] = y;
-        op->stride[op->count++] = stride;
-    }
-}
+void mo_gpu_op_multiply(mo_op_product *op, const mo_dmatrix *m, mo_daddr y, int64_t stride);
 
 /* ---- The stream ---- */
 
 /* What comes to the stream, and norms of it, are the caller's to add. */
-static inline mo_op_stream *mo_gpu_op_stream(mo_gpu_ops *p, int layer)
-{
-    mo_op_stream *op = &mo_gpu_op_add(p, MO_OP_STREAM)->stream;
-    op->x = mo_gpu_x_of(p);
-    op->tokens = (int32_t)p->tokens;
-    op->n = (int32_t)p->core->spec->width;
-    op->eps = p->core->spec->eps;
-    op->bad = mo_gpu_bad(p->scratch, layer, false);
-    return op;
-}
+mo_op_stream *mo_gpu_op_stream(mo_gpu_ops *p, int layer);
 
-static inline void mo_gpu_op_norm(mo_op_stream *op, int which, mo_daddr weight, mo_daddr bias, mo_dacts out)
-{
-    op->norm[which] = (mo_op_norm){.weight = weight, .add = bias, .scale = 1.0f, .out = out};
-}
+void mo_gpu_op_norm(mo_op_stream *op, int which, mo_daddr weight, mo_daddr bias, mo_dacts out);
 
 /* The norm before a layer; one past the last: before the output; before another device's: none. */
-static inline void mo_gpu_op_norm_before(mo_op_stream *op, const mo_gpu_core *core, int layer, mo_dacts out)
-{
-    if (mo_gpu_core_has(core, layer)) {
-        mo_gpu_op_norm(op, 0, core->layers[layer].mixer_norm, core->layers[layer].mixer_norm_bias, out);
-    } else if (mo_gpu_core_speaks(core)) {
-        mo_gpu_op_norm(op, 0, core->out_norm, core->out_norm_bias, out);
-    }
-}
+void mo_gpu_op_norm_before(mo_op_stream *op, const mo_gpu_core *core, int layer, mo_dacts out);
 
 /* ---- A layer's choice ---- */
 
-static inline mo_daddr mo_gpu_ids_of(const mo_gpu_ops *p, int layer)
-{
-    return mo_gpu_choice(p->scratch, p->scratch->ids, p->tokens, layer);
-}
+mo_daddr mo_gpu_ids_of(const mo_gpu_ops *p, int layer);
 
-static inline mo_daddr mo_gpu_weights_of(const mo_gpu_ops *p, int layer)
-{
-    return mo_gpu_choice(p->scratch, p->scratch->weights, p->tokens, layer);
-}
+mo_daddr mo_gpu_weights_of(const mo_gpu_ops *p, int layer);
 
 #endif

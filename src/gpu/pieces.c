@@ -125,17 +125,25 @@ void mo_gpu_pieces_close(mo_gpu *head)
 
 /* ---- A step ---- */
 
+/* Rows that see those behind them stay together; and features go by way of the place in pinned memory where a device that is not the first gets the
+ * stream of the next piece. */
+static bool divides_rows(const mo_gpu *head, const mo_forward *forward)
+{
+    const mo_gpu *second = head->next;
+    return !forward->ahead && !(second && mo_forward_has_features(forward, second->core.first));
+}
+
 bool mo_gpu_pieces_may(const mo_gpu *head, const mo_forward *forward)
 {
     const mo_tiers *tiers = forward->engine->tiers;
-    bool all = true;
+    bool all = divides_rows(head, forward);
     for (const mo_gpu *gpu = head->next; gpu; gpu = gpu->next) {
         all &= !gpu->lost;
     }
     return all && head->next && !head->lost && head->pieces.tokens > 0 &&
            forward->tokens > head->pieces.tokens && forward->slice_count <= GPU_PIECE_SLICES &&
-           !forward->slices[0].routers_only && !forward->split && !mo_forward_listens(forward) &&
-           !(tiers && tiers->store) &&
+           !forward->slices[0].routers_only && !forward->split && !mo_forward_has_drafts(forward) &&
+           !mo_forward_listens(forward) && !(tiers && tiers->store) &&
            !mo_workers_any(&forward->engine->workers); /* one thread at a time asks them */
 }
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "gpu/lanes.h"
+#include "gpu/requirements.h"
 
 bool mo_gpu_postfetch_on(const mo_gpu_lanes *lanes)
 {
@@ -17,20 +18,14 @@ bool mo_gpu_postfetch_on(const mo_gpu_lanes *lanes)
 
 mo_status mo_gpu_postfetch_size(mo_gpu_lanes *lanes, int64_t free_bytes, mo_error *err)
 {
-    const mo_gpu_layer *largest = NULL;
-    for (int i = 0; i < lanes->core->spec->layer_count; i++) {
-        if (!largest || lanes->core->layers[i].expert_bytes > largest->expert_bytes) {
-            largest = &lanes->core->layers[i];
-        }
-    }
-    if (lanes->experts->stage_count == 0 || !largest) {
+    if (lanes->experts->stage_count == 0) {
         return MO_OK;
     }
     const int layouts = mo_gpu_core_any_interleaved(lanes->core) ? 2 : 1;
     const mo_postfetch_facts facts = {.vram_free_bytes = free_bytes,
-                                      .down_bytes = layouts * (largest->expert_bytes - largest->down_at),
-                                      .expert_bytes = layouts * largest->expert_bytes,
-                                      .scratch_bytes = lanes->experts->staging_bytes,
+                                      .down_bytes = layouts * mo_gpu_largest_down(lanes->core->spec),
+                                      .expert_bytes = layouts * lanes->experts->stage_bytes,
+                                      .scratch_bytes = lanes->scratch_bytes,
                                       .used = (int)lanes->core->extent.used};
     mo_postfetch_capacity capacity = {0};
     mo_postfetch_notes notes = {.count = 0};
@@ -54,6 +49,15 @@ static mo_dstream *copies(const mo_gpu_lanes *lanes)
 
 /* ---- The scratchpad --------------------------------------------------------------------------- */
 
+/* Does the next expert of a layer cross whole? Where the scratchpad holds no whole expert, down matrices alone do. */
+static bool crosses_whole(const mo_gpu_lanes *lanes, int layer, int by_cpu)
+{
+    const int64_t bytes = lanes->core->layers[layer].expert_bytes;
+    const bool interleaved = mo_gpu_core_interleaved(lanes->core, layer);
+    return (lanes->postfetch.mode == MO_POSTFETCH_EXPERT || by_cpu >= lanes->postfetch.cpu_limit) &&
+           (interleaved ? 2 * bytes : bytes) <= lanes->scratch_bytes;
+}
+
 /* Transfers of a layer follow each other there, each with what it copies, and again for the file's layout where RAM has
  * another. False: it is full from *at on. */
 static bool place(const mo_gpu_lanes *lanes, int layer, mo_transfer *t, int64_t *at)
@@ -62,7 +66,7 @@ static bool place(const mo_gpu_lanes *lanes, int layer, mo_transfer *t, int64_t 
     const bool interleaved = mo_gpu_core_interleaved(lanes->core, layer);
     const int64_t before = t->whole ? 0 : l->down_at; /* of the expert, what does not travel */
     const int64_t bytes = l->expert_bytes - before, both = interleaved ? 2 * bytes : bytes;
-    if (*at + both > lanes->experts->staging_bytes) {
+    if (*at + both > lanes->scratch_bytes) {
         return false;
     }
     t->memory = lanes->experts->stages[0].memory + (mo_daddr)*at - (mo_daddr)before;
@@ -157,8 +161,8 @@ static int likely(const mo_gpu_lanes *lanes, const mo_forward *forward, const mo
     *copy_s = 0;
     for (int i = 0; i < s->count && count < GPU_STAGES; i++) {
         if (landed(s, &forward->w->needs[i])) {
-            const bool whole =
-                lanes->postfetch.mode == MO_POSTFETCH_EXPERT || down++ >= lanes->postfetch.cpu_limit;
+            const bool whole = crosses_whole(lanes, s->layer, down);
+            down += !whole;
             each[count] =
                 (double)(whole ? l->expert_bytes : l->expert_bytes - l->down_at) * lanes->copy_s_per_byte;
             saved[count] = whole ? 1 : 1 - in_share;
@@ -219,7 +223,7 @@ mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu
             continue;
         }
         mo_transfer t = {.expert = n->expert, .need = i};
-        t.whole = p->mode == MO_POSTFETCH_EXPERT || by_cpu >= p->cpu_limit;
+        t.whole = crosses_whole(lanes, s->layer, by_cpu);
         full = full || !place(lanes, s->layer, &t, &at);
         t.queued = full;
         if (s->sent == lanes->transfer_count || (full && !queues)) {
@@ -272,13 +276,7 @@ static mo_status launch(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_s
                         mo_error *err)
 {
     mo_op ops[3];
-    mo_gpu_ops p = {.core = lanes->core,
-                    .scratch = lanes->scratch,
-                    .vram = lanes->experts->where.vram,
-                    .tokens = forward->tokens,
-                    .slices = forward->slice_count,
-                    .ops = ops,
-                    .limit = 3};
+    mo_gpu_ops p = mo_gpu_lanes_ops(lanes, forward, ops, 3);
     const mo_transfer *t = &lanes->transfers[number];
     const mo_daddr work = lanes->scratch->fetched + (mo_daddr)(number * lanes->scratch->pinned.work_bytes);
     const int64_t items = forward->w->needs[t->need].picks;
@@ -300,12 +298,7 @@ static mo_status receive_rows(mo_gpu_lanes *lanes, const mo_forward *forward, co
                               mo_error *err)
 {
     mo_op op;
-    mo_gpu_ops p = {.core = lanes->core,
-                    .scratch = lanes->scratch,
-                    .tokens = forward->tokens,
-                    .slices = forward->slice_count,
-                    .ops = &op,
-                    .limit = 1};
+    mo_gpu_ops p = mo_gpu_lanes_ops(lanes, forward, &op, 1);
     const mo_moe *moe = &forward->layer->moe;
     const mo_gpu_pinned *pinned = &lanes->scratch->pinned;
     mo_gpu_ops_receive(&p, s->layer, pinned->hidden, lanes->scratch->sent,
@@ -320,7 +313,7 @@ static mo_status launch_all(mo_gpu_lanes *lanes, mo_forward *forward, const mo_g
     for (int i = 0; i < s->sent; i++) {
         const mo_transfer *t = &lanes->transfers[i];
         if (t->state == MO_GPU_READY) {
-            mo_gpu_worklist_one(lanes, forward, i, t->expert, t->plain);
+            mo_gpu_worklist_one(lanes, &forward->w->picks, i, t->expert, t->plain);
             ready++;
         }
     }
@@ -356,7 +349,8 @@ static mo_status run_queue(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_serv
         for (int i = first; i < next && status == MO_OK; i++) {
             if (lanes->transfers[i].state == MO_COPY_IN_FLIGHT) {
                 lanes->transfers[i].state = MO_GPU_READY;
-                mo_gpu_worklist_one(lanes, forward, i, lanes->transfers[i].expert, lanes->transfers[i].plain);
+                mo_gpu_worklist_one(lanes, &forward->w->picks, i, lanes->transfers[i].expert,
+                                    lanes->transfers[i].plain);
                 status = mo_gpu_worklist_send(lanes, i, err);
                 status = status == MO_OK ? launch(lanes, forward, s, i, err) : status;
             }

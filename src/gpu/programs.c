@@ -12,7 +12,7 @@ int64_t mo_gpu_chunks_seen(const mo_forward *forward)
     const int64_t chunk = mo_kv_chunk(forward->slices[0].state->kv);
     int64_t most = 1;
     for (int64_t t = 0; t < forward->tokens; t++) {
-        const int64_t chunks = forward->w->position[t] / chunk + 1;
+        const int64_t chunks = (mo_forward_end_seen(forward, t) - 1) / chunk + 1;
         most = chunks > most ? chunks : most;
     }
     return most;
@@ -54,20 +54,31 @@ static mo_status end_segment(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu
     return status;
 }
 
-/* In steps that tell: a part of the layer ends here, with the choice of layers below `to`. A streamed layer is one piece, whose buffer is let go at
- * its end. */
+/* Are parts of the layer told? A streamed layer is one piece, whose buffer is let go at its end. */
+static bool tells(const mo_gpu_programs *g, const mo_gpu_program_set *set, int layer)
+{
+    return set->tells && g->core->spec->layers[layer].routed &&
+           !mo_gpu_layer_buffer_has(g->layer_buffer, layer);
+}
+
+/* The last segment ends with a part of the layer. */
+static void mark_last(mo_gpu_program_set *set, int layer, mo_gpu_mark mark)
+{
+    set->segments[set->count - 1].marked = layer;
+    set->segments[set->count - 1].mark = mark;
+}
+
+/* In steps that tell: a part of the layer ends here, with the choice of layers below `to`. */
 static mo_status cut(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, int *from, int to, int layer,
                      mo_gpu_mark mark, mo_error *err)
 {
-    if (!set->tells || !g->core->spec->layers[layer].routed ||
-        mo_gpu_layer_buffer_has(g->layer_buffer, layer)) {
+    if (!tells(g, set, layer)) {
         return MO_OK;
     }
     const mo_status status = end_segment(g, set, p, *from, to, false, err);
     *from = to;
     if (status == MO_OK) {
-        set->segments[set->count - 1].marked = layer;
-        set->segments[set->count - 1].mark = mark;
+        mark_last(set, layer, mark);
     }
     return status;
 }
@@ -86,6 +97,7 @@ static mo_status build_layer(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu
                              mo_error *err)
 {
     const bool served = set->served[layer], routed = g->core->spec->layers[layer].routed;
+    p->keeps = served && g->experts->skips;
     mo_gpu_ops_mixer(p, layer);
     mo_status status = cut(g, set, p, from, layer, layer, MO_MARK_ROUTES, err);
     mo_gpu_ops_choose(p, layer);
@@ -102,6 +114,9 @@ static mo_status build_layer(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu
     if (served && status == MO_OK) {
         status = end_segment(g, set, p, *from, layer + 1, true, err);
         *from = layer + 1;
+        if (status == MO_OK && tells(g, set, layer)) {
+            mark_last(set, layer, MO_MARK_COMPUTED);
+        }
         mo_gpu_ops_await(p, layer);
         if (status == MO_OK) {
             status = cut(g, set, p, from, layer + 1, layer, MO_MARK_ARRIVED, err);
@@ -174,6 +189,7 @@ static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *f
         .chunks = chunk_bucket(g, forward->slices[0].state->kv, mo_gpu_chunks_seen(forward)),
         .kv = forward->slices[0].state->kv,
         .logits = wants_logits(forward),
+        .drafts = g->drafts->recurrent && mo_forward_has_drafts(forward),
         .tells = tells,
         .used = number,
         .made = number,
@@ -198,7 +214,8 @@ static bool same_adapters(const mo_adapting *a, const mo_adapting *b)
 static bool same_shape(const mo_gpu_program_set *a, const mo_gpu_program_set *b)
 {
     return a->tokens == b->tokens && a->slices == b->slices && a->chunks == b->chunks && a->kv == b->kv &&
-           a->logits == b->logits && a->tells == b->tells && same_adapters(&a->adapting, &b->adapting);
+           a->logits == b->logits && a->drafts == b->drafts && a->tells == b->tells &&
+           same_adapters(&a->adapting, &b->adapting);
 }
 
 /* On failure nothing is left in *set. */
@@ -219,6 +236,7 @@ static mo_status make_set(mo_gpu_programs *g, const mo_gpu_program_set *shape, m
                     .kv = shape->kv,
                     .adapting = shape->adapting.count ? &shape->adapting : NULL,
                     .adapters = g->adapters,
+                    .drafts = shape->drafts ? g->drafts : NULL,
                     .streamed = -1,
                     .ops = ops,
                     .limit = limit};
@@ -305,7 +323,8 @@ mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, ui
                                mo_gpu_program_set **out, mo_error *err)
 {
     mo_gpu_marks_clear(&g->marks);
-    const bool tells = forward->tally && forward->engine->timed && mo_gpu_marks_turn(&g->marks);
+    const bool tells = forward->tally && forward->engine->timed && !mo_forward_has_drafts(forward) &&
+                       mo_gpu_marks_turn(&g->marks);
     const mo_gpu_program_set shape = shape_of(g, forward, number, tells);
     mo_gpu_program_set *oldest = &g->sets[0];
     for (int i = 0; i < GPU_PROGRAMS; i++) {
@@ -331,7 +350,9 @@ mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, ui
 
 mo_status mo_gpu_programs_open(mo_gpu_programs *g, mo_error *err)
 {
-    g->batch_ops_limit = GPU_OPS;
+    g->batch_ops_limit = GPU_OPS; /* and what attention over kept positions does for some tokens at a time */
+    g->batch_ops_limit +=
+        g->core->extent.index.top ? (int)(GPU_KEPT_OPS * (g->scratch->batch / GPU_KEPT + 1)) : 0;
     g->batch_ops = malloc(sizeof *g->batch_ops * (size_t)g->batch_ops_limit);
     return g->batch_ops ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the device's part of the model");
 }

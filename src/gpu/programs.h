@@ -13,7 +13,8 @@ enum {
     GPU_SEGMENTS = 6,  /* most segments of a layer */
     GPU_PROGRAMS = 32, /* sets of programs that are kept */
     GPU_RENEW = 128,   /* steps after which one may be made anew because the host has less to do */
-    GPU_OPS = 96,      /* most ops of a layer */
+    GPU_OPS = 96,      /* most ops of a layer, */
+    GPU_KEPT_OPS = 8,  /* and of GPU_KEPT tokens' attention over what an indexer keeps */
 };
 
 typedef struct mo_gpu_segment {
@@ -30,6 +31,7 @@ typedef struct mo_gpu_program_set {
     int64_t tokens, slices, chunks;
     mo_kv_type kv;
     bool logits;
+    bool drafts;          /* its recurrent layers leave their states as they were */
     bool tells;           /* its segments end where parts of layers do (gpu/marks.h) */
     mo_adapting adapting; /* count and lora alone; scales are in the step's block */
     uint64_t used, made;  /* steps: of its last use; when it was made, or could not be made anew */
@@ -45,6 +47,7 @@ typedef struct mo_gpu_programs {
     const mo_gpu_scratch *scratch;
     const mo_gpu_experts *experts;
     const mo_gpu_adapters *adapters;
+    const mo_gpu_drafts *drafts;
     mo_gpu_layer_buffer *layer_buffer;
     mo_gpu_program_set sets[GPU_PROGRAMS];
     mo_gpu_marks marks;

@@ -2,6 +2,7 @@
 
 #include "experts/vram.h"
 #include "gpu/core.h"
+#include "gpu/drafts.h"
 #include "gpu/piece.h"
 #include "gpu/scratch.h"
 #include "plan/share.h"
@@ -40,7 +41,8 @@ int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec, int64_t context, i
            mo_state_entries(spec, context, batch) * (int64_t)sizeof(mo_daddr);
 }
 
-int64_t mo_gpu_largest_expert(const mo_model_spec *spec)
+/* The largest sum of the matrices of an expert from this one on: gate 0, up 1, down 2. */
+static int64_t largest_from(const mo_model_spec *spec, int first)
 {
     int64_t largest = 0;
     for (int i = 0; i < spec->layer_count; i++) {
@@ -49,7 +51,7 @@ int64_t mo_gpu_largest_expert(const mo_model_spec *spec)
             const mo_expert *b = &l->moe.expert[0];
             const mo_weights *w[] = {&b->gate.w, &b->up.w, &b->down.w};
             int64_t bytes = 0;
-            for (int j = 0; j < 3; j++) {
+            for (int j = first; j < 3; j++) {
                 bytes += mo_vram_slot_bytes(w[j]->rows *
                                             mo_format_row_bytes(mo_format_of(w[j]->type), w[j]->cols));
             }
@@ -59,18 +61,30 @@ int64_t mo_gpu_largest_expert(const mo_model_spec *spec)
     return largest;
 }
 
+int64_t mo_gpu_largest_expert(const mo_model_spec *spec)
+{
+    return largest_from(spec, 0);
+}
+
+int64_t mo_gpu_largest_down(const mo_model_spec *spec)
+{
+    return largest_from(spec, 2);
+}
+
 mo_gpu_requirements mo_gpu_requirements_of(const mo_model_spec *spec, int64_t batch, int64_t context,
-                                           const mo_precision_rule *precision)
+                                           const mo_precision_rule *precision, int64_t drafts)
 {
     mo_gpu_core core;
     mo_gpu_core_describe(&core, spec);
     mo_gpu_requirements n = {.core = mo_gpu_core_bytes(spec, 0, spec->layer_count),
                              .group = mo_gpu_core_group(spec),
                              .expert_bytes = mo_gpu_largest_expert(spec),
+                             .down_bytes = mo_gpu_largest_down(spec),
                              .map = mo_gpu_matrix_bytes(mo_gpu_map_bytes(spec)),
                              .table = mo_gpu_matrix_bytes(mo_gpu_session_table_bytes(spec, context, batch))};
     const mo_gpu_scratch_size scratch = mo_gpu_scratch_bytes(&core, batch, context, precision);
-    n.work = scratch.device;
+    const int64_t rows = drafts ? mo_gpu_drafts_rows(spec, drafts, batch) : 0;
+    n.work = scratch.device + mo_gpu_matrix_bytes(mo_gpu_drafts_bytes(spec, 0, spec->layer_count, rows));
     n.idle = scratch.idle;
     n.host = scratch.pinned;
     n.piece = mo_gpu_piece_bytes(spec, batch);

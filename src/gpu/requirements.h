@@ -13,6 +13,7 @@ typedef struct mo_gpu_requirements {
     int64_t work; /* activations, flags, logits, matrices in bfloat16 */
     int64_t idle; /* of that, what is free while a layer attends */
     int64_t expert_bytes; /* of the largest expert; 0: there are none */
+    int64_t down_bytes;   /* of the largest down matrix of an expert */
     int64_t map;          /* of the table of experts */
     int64_t table;        /* of one session, in addition to its blocks */
     int64_t host;         /* in RAM: pinned memory */
@@ -20,7 +21,7 @@ typedef struct mo_gpu_requirements {
 } mo_gpu_requirements;
 
 mo_gpu_requirements mo_gpu_requirements_of(const mo_model_spec *spec, int64_t batch, int64_t context,
-                                           const mo_precision_rule *precision);
+                                           const mo_precision_rule *precision, int64_t drafts);
 
 /* Bytes of a matrix on the device, including alignment. */
 int64_t mo_gpu_matrix_bytes(int64_t bytes);
@@ -35,5 +36,6 @@ int64_t mo_gpu_map_bytes(const mo_model_spec *spec);
 int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec, int64_t context, int64_t batch);
 /* Bytes of the largest expert on a device; 0 when there are none. */
 int64_t mo_gpu_largest_expert(const mo_model_spec *spec);
+int64_t mo_gpu_largest_down(const mo_model_spec *spec); /* of its down matrix */
 
 #endif

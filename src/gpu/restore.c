@@ -10,6 +10,9 @@ mo_op mo_gpu_restore_op(mo_daddr from, mo_daddr to, int64_t count)
 void mo_gpu_restore_add(mo_op *op, const mo_weights *w, int64_t at, int64_t stride)
 {
     mo_op_restore *r = &op->restore;
+    if (w->rows == 0) {
+        return; /* an expert's gate, where it has none */
+    }
     r->at[r->parts] = at;
     r->stride[r->parts] = stride;
     r->type[r->parts] = (int32_t)w->type;

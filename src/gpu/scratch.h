@@ -17,7 +17,9 @@ enum {
 
 /* Offsets in the step's block for a number of tokens. */
 typedef struct mo_gpu_block {
-    int64_t bad, sequence, places, slices, rope, x;
+    int64_t bad, sequence, places, slices, rope;
+    int64_t q_factor; /* float[tokens], of a model whose queries have a temperature */
+    int64_t x;
     int64_t uses;  /* mo_dadapter_use[tokens][MO_OP_USES], of steps with adapters alone */
     int64_t bytes; /* with those */
 } mo_gpu_block;
@@ -40,15 +42,17 @@ typedef struct mo_gpu_pinned {
     uint32_t *flags;  /* [layers] published */
     uint8_t *replies; /* [layers] mo_dreply with space for GPU_SMALL * used rows */
     int64_t reply_bytes;
-    int32_t *ids;     /* [batch * used] of the layer that was published */
-    int32_t *all_ids; /* [layers][GPU_SMALL * used] of all, after a small step */
+    int32_t *ids;     /* [batch * used] of the layer that was published; the host may change them, */
+    float *weights;   /* and these */
+    int32_t *all_ids; /* [layers][mo_gpu_choice_rows()] of all, after a small step or one with drafts */
     float *all_weights;
-    float *in;    /* [GPU_SMALL][D] the experts' input */
-    float *x;     /* [GPU_SMALL][D] the stream, on its way through layers that the CPU computes */
-    float *rows;  /* [GPU_SMALL * used][D] what the CPU computed */
-    void *hidden; /* acts [GPU_SMALL * used][F]: what it hands on before down */
+    float *in;        /* [GPU_SMALL][D] the experts' input, */
+    float *latent_in; /* [GPU_SMALL][io] or this, of experts with products around them */
+    float *x;         /* [GPU_SMALL][D] the stream, on its way through layers that the CPU computes */
+    float *rows;      /* [GPU_SMALL * used][io] what the CPU computed */
+    void *hidden;     /* acts [GPU_SMALL * used][F]: what it hands on before down */
     float *shared_in,
-        *shared_rows; /* [GPU_SHARED][D], [GPU_SHARED * used][D]: the same of a batch of few tokens, of any
+        *shared_rows; /* [GPU_SHARED][io], [GPU_SHARED * used][io]: the same of a batch of few tokens, of any
                          where other ranks have experts */
     uint8_t *acts;    /* acts [batch][D]: what the experts read, where they are all that is here */
     float *logits;    /* [GPU_LOGITS][vocab] */
@@ -68,10 +72,25 @@ typedef struct mo_gpu_latent_scratch {
     mo_daddr q, out;           /* q before it is taken apart, and the heads' results: floats */
     mo_daddr groups;           /* mo_dgroup[2][heads] */
 } mo_gpu_latent_scratch;
+/* Indexers. As much as MO_OP_KEEP and MO_OP_GATHER need for GPU_KEPT tokens at a time. */
+enum { GPU_KEPT = 16 };
+typedef struct mo_gpu_index_scratch {
+    mo_daddr q, k, share; /* floats, [batch] rows */
+    mo_daddr kept;        /* int32[batch][top] of the last layer with an indexer */
+    mo_daddr scores;      /* float[GPU_KEPT][stride] */
+    int64_t stride;
+    mo_daddr blocks, tables, states, places;
+} mo_gpu_index_scratch;
 typedef struct mo_gpu_side_scratch {
     mo_daddr hidden; /* acts */
     mo_daddr gate, up, down, weight;
 } mo_gpu_side_scratch;
+
+/* As mo_experts_latent of engine/workspace.h. */
+typedef struct mo_gpu_experts_scratch {
+    mo_daddr in, sum; /* acts */
+    mo_daddr up;
+} mo_gpu_experts_scratch;
 
 /* Device memory that one step works in. */
 typedef struct mo_gpu_scratch {
@@ -80,15 +99,19 @@ typedef struct mo_gpu_scratch {
     int64_t bytes;
     mo_daddr step;                                   /* the block that the host sends at the beginning */
     mo_daddr in, in_dense, in_router, mixed, hidden; /* acts */
+    mo_daddr gates;                                  /* of attention's heads */
     mo_daddr q, k, v, y, partial, scores, weights, gate, up, down;
     mo_gpu_side_scratch side;
     mo_gpu_latent_scratch latent;
-    mo_daddr ids;                   /* int32[layers][rows of a choice]; weights the same */
-    mo_daddr work;                  /* mo_dwork and items, of the hot lane */
-    mo_daddr sent;                  /* acts: hidden rows from the CPU */
-    mo_daddr fetched;               /* the same for each stage of the fetch lane */
-    mo_daddr groups, picks, row_of; /* of a batch */
-    mo_daddr counts;                /* int32[layers][group_limit] */
+    mo_gpu_experts_scratch experts_latent;
+    mo_gpu_index_scratch index;
+    mo_daddr ids;                    /* int32[layers][rows of a choice]; weights the same */
+    mo_daddr kept_ids, kept_weights; /* [GPU_SMALL * used] what is computed of a layer's choice */
+    mo_daddr work;                   /* mo_dwork and items, of the hot lane */
+    mo_daddr sent;                   /* acts: hidden rows from the CPU */
+    mo_daddr fetched;                /* the same for each stage of the fetch lane */
+    mo_daddr groups, picks, row_of;  /* of a batch */
+    mo_daddr counts;                 /* int32[layers][group_limit] */
     mo_daddr logits;
     mo_daddr kv_staging; /* what a batch says of them */
     mo_daddr idle;       /* the feed-forward parts' memory, in one piece: unused while a layer attends */
@@ -118,41 +141,23 @@ mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens);
 mo_gpu_kv_staging_list mo_gpu_kv_staging_list_of(const mo_gpu_scratch *s);
 mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols); /* as mo_acts_lay() */
 
+/* The rows that a layer's experts read: those of `in`, or of experts_latent.in. */
+mo_daddr mo_gpu_experts_rows(const mo_gpu_scratch *s, int layer);
+
 /* The host's reply to a layer. */
-static inline mo_dreply *mo_gpu_reply_of(const mo_gpu_scratch *s, int layer)
-{
-    return (mo_dreply *)(void *)(s->pinned.replies + layer * s->pinned.reply_bytes);
-}
+mo_dreply *mo_gpu_reply_of(const mo_gpu_scratch *s, int layer);
 
 /* Flags of a layer: not finite, or too large for the cache. */
-static inline mo_daddr mo_gpu_bad(const mo_gpu_scratch *s, int layer, bool cache)
-{
-    return s->step + (mo_daddr)(4 * (2 * layer + (cache ? 1 : 0)));
-}
+mo_daddr mo_gpu_bad(const mo_gpu_scratch *s, int layer, bool cache);
 
 /* Behind them, what it waited for the host's reply; then the best token of each row of logits, a uint64 each. Words. */
-static inline int64_t mo_gpu_best_at(int layers)
-{
-    return (3 * (int64_t)layers + 2 + 1) / 2 * 2;
-}
-static inline int64_t mo_gpu_bad_words(int layers)
-{
-    return mo_gpu_best_at(layers) + 2 * GPU_LOGITS_KEPT;
-}
-static inline mo_daddr mo_gpu_waited(const mo_gpu_scratch *s, int layer)
-{
-    return s->step + (mo_daddr)(4 * (2 * (int64_t)s->core->spec->layer_count + 2 + layer));
-}
+int64_t mo_gpu_best_at(int layers);
+int64_t mo_gpu_bad_words(int layers);
+mo_daddr mo_gpu_waited(const mo_gpu_scratch *s, int layer);
 
 /* The ids or weights that a layer chose, in their array: layers are side by side for small steps, so that one copy
  * brings them all. */
-static inline int64_t mo_gpu_choice_rows(const mo_gpu_scratch *s, int64_t tokens)
-{
-    return (tokens <= GPU_SMALL ? GPU_SMALL : s->batch) * s->core->extent.used;
-}
-static inline mo_daddr mo_gpu_choice(const mo_gpu_scratch *s, mo_daddr array, int64_t tokens, int layer)
-{
-    return array + (mo_daddr)(layer * mo_gpu_choice_rows(s, tokens) * 4);
-}
+int64_t mo_gpu_choice_rows(const mo_gpu_scratch *s, int64_t tokens);
+mo_daddr mo_gpu_choice(const mo_gpu_scratch *s, mo_daddr array, int64_t tokens, int layer);
 
 #endif

@@ -22,8 +22,9 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
     memcpy(p->ids, lanes->scratch->pinned.ids, sizeof *p->ids * (size_t)rows);
     forward->engine->counters.experts_run += (uint64_t)mo_picks_sort(p);
     forward->engine->counters.expert_picks += (uint64_t)rows;
+    const uint32_t *drafted = mo_forward_note_drafts(forward);
     for (int e = 0; e < moe->experts; e++) {
-        const uint32_t picks = (uint32_t)p->count[e];
+        const uint32_t picks = (uint32_t)p->count[e], drafts = drafted ? drafted[e] : 0;
         work->who[e] = MO_BY_CPU;
         if (picks == 0 || !mo_where_here(&lanes->experts->where, e)) {
             continue;
@@ -33,8 +34,8 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
             work->who[e] = MO_BY_DEVICE;
             lanes->experts->hits++;
             mo_vram_pin(lanes->experts->where.vram, layer, e);
-            if (lanes->experts->where.store) {
-                mo_store_touch(lanes->experts->where.store, layer, e, picks);
+            if (lanes->experts->where.store && picks > drafts) {
+                mo_store_touch(lanes->experts->where.store, layer, e, picks - drafts);
             }
         }
     }
@@ -45,13 +46,30 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
     lanes->claimed = mo_workers_claim(&forward->engine->workers, work);
     for (int e = 0; e < moe->experts; e++) {
         if (p->count[e] > 0 && work->who[e] == MO_BY_CPU) {
-            forward->w->needs[count++] = (mo_need){.expert = e, .picks = (uint32_t)p->count[e]};
+            forward->w->needs[count++] =
+                (mo_need){.expert = e, .picks = (uint32_t)p->count[e], .drafted = drafted ? drafted[e] : 0};
         }
     }
     for (int64_t i = 0; apart && i < rows; i++) {
         lanes->apart_tokens[i] = (int32_t)(i / moe->used);
     }
     return count;
+}
+
+/* Leaves out what is in no memory, and tells the device what is kept. */
+static void skip_missing(const mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s)
+{
+    const mo_gpu_pinned *pinned = &lanes->scratch->pinned;
+    const mo_picks *p = &forward->w->picks;
+    const size_t rows = (size_t)mo_picks_rows(p);
+    memcpy(p->weights, pinned->weights, sizeof *p->weights * rows);
+    const int kept = mo_forward_skip(forward, s->count);
+    s->skipped = s->count - kept;
+    s->count = kept;
+    if (s->skipped > 0) {
+        memcpy(pinned->ids, p->ids, sizeof *p->ids * rows);
+        memcpy(pinned->weights, p->weights, sizeof *p->weights * rows);
+    }
 }
 
 /* Hot experts of a layer that was served may go again; they stay as long as others look for places. */
@@ -65,23 +83,22 @@ static void unpin_hot(mo_gpu_lanes *lanes, const mo_forward *forward, int layer)
     }
 }
 
-/* After the reply: the device need not wait for it. */
+/* After the reply: the device need not wait for it. count: needs, also those that were left out. */
 static void tally(const mo_gpu_lanes *lanes, const mo_forward *forward, int layer, int count)
 {
-    mo_tally_layer *counts = forward->tally ? mo_tally_find(forward->tally, layer) : NULL;
-    const mo_moe *moe = &forward->layer->moe;
-    if (!counts) {
-        return;
-    }
-    mo_tally_call(counts, mo_forward_phase(forward));
+    mo_tally_layer *counts = mo_forward_tally(forward, layer);
+    const mo_picks *p = &forward->w->picks;
+    const uint32_t *drafted = mo_forward_drafted(forward);
     for (int i = 0; i < count; i++) {
-        mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_COLD][forward->w->needs[i].expert],
-                     forward->w->needs[i].picks);
+        const mo_need *n = &forward->w->needs[i];
+        mo_forward_tally_expert(forward, counts, MO_FOUND_COLD, n->expert, n->picks - n->drafted);
+        mo_forward_found(forward, layer, n->expert, true);
     }
-    for (int e = 0; e < moe->experts; e++) {
+    for (int e = 0; (counts || drafted) && e < p->experts; e++) {
         if (lanes->work.who[e] == MO_BY_DEVICE) {
-            mo_tally_add(&counts->hits[mo_forward_phase(forward)][MO_FOUND_HOT][e],
-                         (uint64_t)forward->w->picks.count[e]);
+            mo_forward_tally_expert(forward, counts, MO_FOUND_HOT, e,
+                                    (uint64_t)p->count[e] - (drafted ? drafted[e] : 0));
+            mo_forward_found(forward, layer, e, false);
         }
     }
 }
@@ -102,10 +119,12 @@ static bool cpu_has_work(const mo_forward *forward, const mo_gpu_service *s)
 static void take_input(const mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s)
 {
     if (!s->input) {
-        memcpy(forward->in.x, lanes->scratch->pinned.in,
-               sizeof(float) * (size_t)(forward->tokens * forward->spec->width));
+        const mo_gpu_pinned *pinned = &lanes->scratch->pinned;
+        const mo_acts *in = &forward->in_experts;
+        memcpy(in->x, mo_layer_latent(forward->layer) ? pinned->latent_in : pinned->in,
+               sizeof(float) * (size_t)(forward->tokens * in->cols));
         for (int64_t t = 0; t < forward->tokens; t++) {
-            mo_forward_quantize(forward->k, &forward->in, t);
+            mo_forward_quantize(forward->k, in, t);
         }
         s->input = true;
     }
@@ -142,25 +161,24 @@ mo_status mo_gpu_lanes_begin_workers(mo_gpu_lanes *lanes, mo_forward *forward, m
     return returned_fails(status, returned, err);
 }
 
-mo_status mo_gpu_lanes_end_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_error *err)
+mo_status mo_gpu_lanes_end_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_status status, mo_error *err)
 {
     int returned = 0;
-    const mo_status status = mo_workers_end(&forward->engine->workers, &lanes->work, &returned, err);
-    return returned_fails(status, returned, err);
+    const mo_status ended = mo_workers_end(&forward->engine->workers, &lanes->work, status, &returned, err);
+    return status == MO_OK ? returned_fails(ended, returned, err) : status;
 }
 
-void mo_gpu_lanes_drop_workers(mo_gpu_lanes *lanes, mo_forward *forward)
+void mo_gpu_lanes_abort(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_status status)
 {
-    mo_error ignored = {0};
-    mo_gpu_lanes_end_workers(lanes, forward, &ignored);
+    mo_gpu_lanes_end_workers(lanes, forward, status, NULL);
+    mo_gpu_fetch_leave(lanes, forward->w->needs, s, status);
 }
 
 mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer, uint64_t number,
                              mo_gpu_service *out, mo_error *err)
 {
     *out = (mo_gpu_service){.layer = layer, .number = number, .way = MO_LATE_NONE};
-    forward->index = layer;
-    forward->layer = &lanes->core->spec->layers[layer];
+    mo_forward_at(forward, layer);
     lanes->served[layer] = number;
     mo_status status = mo_gpu_lanes_await(lanes, layer, err);
     if (status == MO_OK && lanes->serial) { /* its hot experts end with what is queued */
@@ -178,11 +196,15 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
     out->count = sort_choice(lanes, forward, layer, out->apart);
     mo_store *const store = out->count > 0 && forward->engine->tiers ? forward->engine->tiers->store : NULL;
     out->stored = store != NULL;
+    if (store && lanes->experts->skips) {
+        skip_missing(lanes, forward, out);
+    }
     if (store) {
-        mo_store_want(store, layer, forward->w->needs, out->count);
+        mo_store_want(store, layer, forward->w->needs, out->count + out->skipped);
+        mo_forward_bring_skipped(forward, forward->w->needs + out->count, out->skipped);
         status = mo_store_look(store, false, err);
     }
-    if (status == MO_OK && mo_workers_any(&forward->engine->workers)) {
+    if (status == MO_OK) {
         status = begin_workers(lanes, forward, out, err);
     }
     mo_gpu_clock_listed(lanes->clock, layer, mo_clock_ns());
@@ -200,11 +222,7 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
         unpin_hot(lanes, forward, layer);
     }
     if (status != MO_OK) {
-        mo_gpu_lanes_drop_workers(lanes, forward);
-    }
-    if (status != MO_OK && store) {
-        mo_gpu_swap_settle(lanes, out, status);
-        mo_store_leave(store);
+        mo_gpu_lanes_abort(lanes, forward, out, status);
     }
     return status;
 }
@@ -226,7 +244,7 @@ static void put_rows(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     const reply_rows *r = ctx;
     const mo_workspace *w = r->forward->w;
-    const int64_t n = r->lanes->core->spec->width;
+    const int64_t n = r->forward->layer->moe.io;
     for (int64_t i = begin; i < end; i++) {
         const int64_t at = r->reply->row[i];
         if (!r->apart || r->lanes->work.who[w->picks.ids[at]] != MO_BY_CPU) {
@@ -243,10 +261,16 @@ static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo
     const int64_t rows = forward->tokens * forward->layer->moe.used;
     mo_dreply *reply = mo_gpu_reply_of(lanes->scratch, s->layer);
     int32_t count = 0;
+    bool device = false;
     for (int64_t i = 0; i < rows; i++) {
         const int32_t e = forward->w->picks.ids[i];
+        if (e < 0) { /* left out */
+            continue;
+        }
         if (lanes->work.who[e] != MO_BY_DEVICE && !fetched[e]) {
             reply->row[count++] = (int32_t)i;
+        } else {
+            device = true;
         }
     }
     reply->count = count;
@@ -255,7 +279,7 @@ static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo
         mo_pool_run(forward->engine->pool, count, ROWS_AT_ONCE, put_rows, &put);
     }
     __atomic_store_n(&reply->flag, lanes->scratch->sequence, __ATOMIC_RELEASE);
-    return count < rows;
+    return device;
 }
 
 /* After the copies: what they took. */
@@ -264,7 +288,7 @@ static mo_status measure_fetch(mo_gpu_lanes *lanes, int layer, int64_t bytes, mo
     double seconds = 0;
     const mo_status status = mo_event_seconds(lanes->fetch_from, lanes->fetch_to, &seconds, err);
     if (status == MO_OK) {
-        mo_lane_rate_observe(&lanes->fetch_rate, seconds, bytes);
+        mo_lane_rate_observe(&lanes->rates.link, seconds, bytes);
         mo_gpu_postfetch_measured(lanes, seconds, bytes);
         mo_gpu_clock_fetched(lanes->clock, layer, (int64_t)(seconds * 1e9));
         if (lanes->postfetch.debug) {
@@ -314,33 +338,16 @@ static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_servic
     if (status == MO_OK && s->stored && s->fetched) {
         status = mo_event_wait(lanes->fetch_to, err);
     }
-    if (s->stored) {
-        mo_gpu_swap_settle(lanes, s, status);
-        mo_store_leave(forward->engine->tiers->store);
-    }
-    if (s->stored && status == MO_OK) {
-        mo_gpu_swap_yield(lanes, forward, s);
-    }
+    mo_gpu_fetch_leave(lanes, forward->w->needs, s, status);
     return status;
-}
-
-void mo_gpu_lanes_abort(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_status status)
-{
-    mo_gpu_lanes_drop_workers(lanes, forward);
-    if (s->stored) {
-        mo_gpu_swap_settle(lanes, s, status);
-        mo_store_leave(forward->engine->tiers->store);
-    }
 }
 
 /* The driver's calls, by the first free CPU thread. */
 static void run_side_task(void *ctx)
 {
     mo_gpu_service *s = ctx;
-    const int64_t began = mo_clock_ns();
     s->status = mo_gpu_fetch_submit(s->lanes, s->forward, s, &s->error);
     unpin_hot(s->lanes, s->forward, s->layer);
-    s->side_task_ns = mo_clock_ns() - began;
 }
 
 /* The first check failed, so there was no round and no driver calls: nothing is copied. */
@@ -377,7 +384,7 @@ static bool prefetches(const mo_gpu_lanes *lanes, const mo_forward *forward)
     const bool reads = lanes->experts->where.store && forward->engine->tiers->prefetch.on &&
                        mo_gpu_swap_absent(lanes->experts);
     return forward->tokens == 1 && (reads || mo_workers_ahead(&forward->engine->workers)) &&
-           (l->moe_norm || l->ffn_norm) && !l->ffn_norm_bias && !l->moe.router.input_scale;
+           mo_layer_experts_norm(l) && !mo_layer_experts_norm_bias(l) && !l->moe.router.input_scale;
 }
 
 /* While the device goes on. The stream is the device's, but what the layer's experts read is the stream after a norm, whose weights are
@@ -385,7 +392,7 @@ static bool prefetches(const mo_gpu_lanes *lanes, const mo_forward *forward)
 static void guess_next(const mo_gpu_lanes *lanes, mo_forward *forward)
 {
     const mo_layer *l = forward->layer;
-    const float *weights = l->moe_norm ? l->moe_norm : l->ffn_norm;
+    const float *weights = mo_layer_experts_norm(l);
     for (int64_t i = 0; i < forward->spec->width; i++) {
         forward->w->x[i] = weights[i] != 0.0f ? forward->in.x[i] / weights[i] : 0.0f;
     }
@@ -395,79 +402,92 @@ static void guess_next(const mo_gpu_lanes *lanes, mo_forward *forward)
     }
 }
 
-mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
+/* The CPU's share, and what becomes of the copies meanwhile; bytes are those that it computes. */
+static mo_status compute_here(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, bool *fetched,
+                              int64_t *bytes, mo_error *err)
 {
     const mo_moe *moe = &forward->layer->moe;
     mo_workspace *w = forward->w;
     float *const down = w->down;
+    const uint64_t computing = lanes->cpu_ns;
+    take_input(lanes, forward, s);
+    forward->side_waited_ns = 0;
+    forward->hidden = mo_acts_lay(s->sent ? lanes->scratch->pinned.hidden : w->hidden,
+                                  forward->tokens * moe->used, moe->width);
+    if (s->apart) {
+        w->down = lanes->scratch->pinned.rows;
+    }
+    if (s->deferred) {
+        forward->side_task = (mo_side_task){.fn = run_side_task, .ctx = s};
+        s->forward = forward;
+        s->lanes = lanes;
+    }
+    mo_status status = mo_gpu_cpu_lane_run(lanes, forward, s, err);
+    s->computed_ns = (int64_t)(lanes->cpu_ns - computing);
+    if (s->deferred && forward->side_task.fn) {
+        drop_side_task(lanes, forward, s);
+    }
+    if (status == MO_OK && s->deferred) {
+        status = finish_side_task(lanes, forward, s, fetched, bytes, err);
+    }
+    if (status == MO_OK && s->sent) {
+        status = mo_gpu_postfetch_receive(lanes, forward, s, fetched, err);
+    }
+    w->down = down;
+    return status;
+}
+
+/* Writes the reply, which took the CPU this long, and counts. */
+static void answer(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, const bool *fetched,
+                   int64_t bytes, double seconds, int64_t waited_ns)
+{
+    const bool device = write_reply(lanes, forward, s, fetched);
+    const int64_t now = mo_clock_ns();
+    int crossed = 0;
+    for (int i = 0; i < s->count; i++) {
+        crossed += fetched[forward->w->needs[i].expert];
+    }
+    mo_gpu_clock_replied(lanes->clock, s->layer, device, crossed, now);
+    tally(lanes, forward, s->layer, s->count + s->skipped);
+    if (!s->sent &&
+        bytes > 0) { /* a time that says nothing of products would keep the rate as it is, right or wrong */
+        lanes->alone = s->fetched == 0;
+        mo_lane_observe_cpu(&lanes->rates, !lanes->alone, seconds - (double)forward->side_waited_ns * 1e-9,
+                            bytes);
+    }
+    lanes->cpu_bytes += (uint64_t)bytes;
+    lanes->by_cpu += (uint64_t)(s->count - crossed);
+    if (mo_gpu_postfetch_on(lanes) && !(s->stored && (double)waited_ns * 1e-9 > 0.2 * seconds)) {
+        mo_gpu_postfetch_learn(lanes, s, now);
+    }
+}
+
+mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
+{
+    const mo_need *needs = forward->w->needs;
     bool fetched[MO_EXPERTS_MAX] = {false};
     int64_t bytes = 0;
     for (int i = 0; i < s->count; i++) {
-        fetched[w->needs[i].expert] = w->needs[i].down_done;
-        bytes += w->needs[i].down_done ? 0 : lanes->core->layers[s->layer].expert_bytes;
+        fetched[needs[i].expert] = needs[i].down_done;
+        bytes += needs[i].down_done ? 0 : lanes->core->layers[s->layer].expert_bytes;
     }
     mo_status status = lanes->serial && s->fetched ? mo_event_wait(lanes->lane_done, err) : MO_OK;
     const uint64_t waited = lanes->waited_ns;
     const int64_t began = mo_clock_ns();
-    const bool computes = status == MO_OK && (bytes > 0 || s->sent);
-    if (computes) {
-        take_input(lanes, forward, s);
-        forward->hidden = mo_acts_lay(s->sent ? lanes->scratch->pinned.hidden : w->hidden,
-                                      forward->tokens * moe->used, moe->width);
-        if (s->apart) {
-            w->down = lanes->scratch->pinned.rows;
-        }
-        if (s->deferred) {
-            forward->side_task = (mo_side_task){.fn = run_side_task, .ctx = s};
-            s->forward = forward;
-            s->lanes = lanes;
-        }
-        const uint64_t computing = lanes->cpu_ns;
-        status = mo_gpu_cpu_lane_run(lanes, forward, s, err);
-        s->computed_ns = (int64_t)(lanes->cpu_ns - computing);
-        if (s->deferred && forward->side_task.fn) {
-            drop_side_task(lanes, forward, s);
-        }
-        if (status == MO_OK && s->deferred) {
-            status = finish_side_task(lanes, forward, s, fetched, &bytes, err);
-        }
-        if (status == MO_OK && s->sent) {
-            status = mo_gpu_postfetch_receive(lanes, forward, s, fetched, err);
-        }
-        w->down = down;
+    if (status == MO_OK && (bytes > 0 || s->sent)) {
+        status = compute_here(lanes, forward, s, fetched, &bytes, err);
     }
     /* What was spent waiting for the disk, or for copies that hold places, says nothing about products. */
-    const double seconds = (double)(mo_clock_ns() - began - (int64_t)(lanes->waited_ns - waited)) * 1e-9;
-    mo_error theirs = {0};
-    const mo_status came = mo_gpu_lanes_end_workers(lanes, forward, &theirs);
-    if (status == MO_OK && came != MO_OK) {
-        *err = theirs;
-        status = came;
-    }
+    const int64_t waited_ns = (int64_t)(lanes->waited_ns - waited);
+    const double seconds = (double)(mo_clock_ns() - began - waited_ns) * 1e-9;
+    status = mo_gpu_lanes_end_workers(lanes, forward, status, err);
     const bool guess = status == MO_OK && prefetches(lanes, forward);
-    if (guess && !s->input) { /* after the reply the device writes there again */
+    if (guess &&
+        (!s->input || mo_layer_latent(forward->layer))) { /* after the reply the device writes there again */
         memcpy(forward->in.x, lanes->scratch->pinned.in, sizeof(float) * (size_t)forward->spec->width);
     }
     if (status == MO_OK) {
-        const bool device = write_reply(lanes, forward, s, fetched);
-        const int64_t now = mo_clock_ns();
-        int crossed = 0;
-        for (int i = 0; i < s->count; i++) {
-            crossed += fetched[w->needs[i].expert];
-        }
-        mo_gpu_clock_replied(lanes->clock, s->layer, device, crossed, now);
-        tally(lanes, forward, s->layer, s->count);
-        /* A round that waited for the side_task says nothing about products. */
-        const bool products = !s->deferred || (double)s->side_task_ns * 1e-9 < 0.8 * seconds;
-        if (!s->sent && products) {
-            mo_lane_rate_observe(&lanes->cpu_rate, seconds, bytes);
-        }
-        lanes->cpu_bytes += (uint64_t)bytes;
-        lanes->by_cpu += (uint64_t)(s->count - crossed);
-        if (mo_gpu_postfetch_on(lanes) &&
-            !(s->stored && (lanes->waited_ns - waited) * 1e-9 > 0.2 * seconds)) {
-            mo_gpu_postfetch_learn(lanes, s, now);
-        }
+        answer(lanes, forward, s, fetched, bytes, seconds, waited_ns);
     }
     if (status == MO_OK && s->fetched) {
         status = measure_now_or_later(lanes, s, err);

@@ -227,6 +227,16 @@ void mo_gpu_session_adopt(mo_state *state, float *logits, size_t bytes)
     mo_gpu_turn_end(&head->turn);
 }
 
+/* What was accepted in the last step may still be on its way into states that are about to be given back. */
+static void settle_drafts(mo_gpu *gpu)
+{
+    mo_error ignored = {0};
+    if (gpu->drafts.applying && !gpu->lost) {
+        mo_dstream_wait(gpu->link.main, &ignored);
+        gpu->drafts.applying = false;
+    }
+}
+
 void mo_gpu_session_close(mo_state *state)
 {
     if (!state->gpu_session) {
@@ -234,6 +244,9 @@ void mo_gpu_session_close(mo_state *state)
     }
     mo_gpu *gpu = state->accelerator->owner;
     mo_gpu_turn_begin(&gpu->turn);
+    for (mo_gpu *g = gpu; g; g = g->next) {
+        settle_drafts(g);
+    }
     mo_block_pool *pool = state->there.pool;
     mo_blocks_drop(&state->there);
     mo_block_pool_sweep(pool); /* the gpu's, which outlives the session */

@@ -12,7 +12,7 @@ bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward)
 {
     return !gpu->lanes.serial && !mo_gpu_is_piece(gpu, forward) && !forward->w->adapting.count &&
            forward->tokens <= GPU_SHARED &&
-           gpu->lanes.cpu_rate.s_per_byte < SLOW_CPU * gpu->lanes.fetch_rate.s_per_byte;
+           gpu->lanes.rates.cpu.s_per_byte < SLOW_CPU * gpu->lanes.rates.link.s_per_byte;
 }
 
 /* ---- Who gets which --------------------------------------------------------------------------- */
@@ -56,7 +56,7 @@ int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const
     const int64_t bytes = gpu->core.layers[layer].expert_bytes;
     int32_t most = 0; /* rows of an expert that the CPU gets; and `few` of those with exactly this many */
     int few = 0;
-    const int chosen = mo_lane_split(&gpu->lanes.cpu_rate, &gpu->lanes.fetch_rate, bytes,
+    const int chosen = mo_lane_split(&gpu->lanes.rates.cpu, &gpu->lanes.rates.link, bytes,
                                      still_crossing(gpu, o), rows, count, &most, &few);
     for (int e = 0; e < experts && chosen > 0; e++) {
         o->by_cpu[e] = left[e] > 0 && (left[e] < most || (left[e] == most && few-- > 0));
@@ -76,7 +76,7 @@ static void take_inputs(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const inputs *i = ctx;
-    const mo_acts *in = &i->forward->in;
+    const mo_acts *in = &i->forward->in_experts;
     memcpy(in->x + begin * in->cols, i->from + begin * in->cols,
            sizeof(float) * (size_t)((end - begin) * in->cols));
     for (int64_t t = begin; t < end; t++) {
@@ -122,44 +122,29 @@ static int add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu
     return count;
 }
 
-/* Work in parallel with it, timed: a copy from memory that is not pinned blocks its caller. */
-typedef struct timed_task {
-    mo_side_task task;
-    int64_t took_ns;
-} timed_task;
-
-static void run_timed(void *ctx)
-{
-    timed_task *t = ctx;
-    const int64_t began = mo_clock_ns();
-    t->task.fn(t->task.ctx);
-    t->took_ns = mo_clock_ns() - began;
-}
-
 void mo_gpu_share_round(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o, const bool *ready,
                         mo_side_task beside)
 {
     mo_workspace *w = forward->w;
     float *const down = w->down;
-    timed_task timed = {.task = beside};
     int64_t bytes;
     w->down = gpu->scratch.pinned.shared_rows; /* the copy leaves from there */
     const int count = add_experts(gpu, forward, layer, o, ready, &bytes);
-    forward->side_task = (mo_side_task){.fn = run_timed, .ctx = &timed};
+    forward->side_task = beside; /* a copy from memory that is not pinned blocks it */
+    forward->side_waited_ns = 0;
     const int64_t began = mo_clock_ns();
     mo_forward_run_round(forward, false);
     w->down = down;
     const int64_t took = mo_clock_ns() - began;
-    mo_lane_rate_observe(&gpu->lanes.cpu_rate, mo_lane_products((double)took, (double)timed.took_ns) * 1e-9,
-                         bytes);
+    mo_lane_rate_observe(&gpu->lanes.rates.cpu, (double)(took - forward->side_waited_ns) * 1e-9, bytes);
     gpu->lanes.cpu_ns += (uint64_t)took;
     gpu->lanes.cpu_bytes += (uint64_t)(count * gpu->core.layers[layer].expert_bytes);
     gpu->lanes.by_cpu += (uint64_t)count;
 }
 
-mo_status mo_gpu_share_put(mo_gpu *gpu, int64_t first, int64_t end, mo_error *err)
+mo_status mo_gpu_share_put(mo_gpu *gpu, const mo_forward *forward, int64_t first, int64_t end, mo_error *err)
 {
-    const int64_t n = gpu->core.spec->width;
+    const int64_t n = forward->layer->moe.io;
     return mo_gpu_link_put(
         &gpu->link, gpu->link.main, gpu->scratch.down + (mo_daddr)(first * n) * sizeof(float),
         gpu->scratch.pinned.shared_rows + first * n, sizeof(float) * (size_t)((end - first) * n), err);
@@ -169,6 +154,6 @@ mo_status mo_gpu_share_end(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_
 {
     const int64_t first = forward->w->picks.first[o->expert[o->cpu_first]];
     const int64_t end = o->claimed_first < o->count ? forward->w->picks.first[o->expert[o->claimed_first]]
-                                                    : forward->tokens * forward->layer->moe.used;
-    return mo_gpu_share_put(gpu, first, end, err);
+                                                    : forward->w->picks.first[forward->layer->moe.experts];
+    return mo_gpu_share_put(gpu, forward, first, end, err);
 }

@@ -24,6 +24,6 @@ void mo_gpu_share_round(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gp
                         mo_side_task beside);
 mo_status mo_gpu_share_end(mo_gpu *gpu, const mo_forward *forward, const mo_gpu_order *o, mo_error *err);
 /* Sends rows first .. end - 1 of pinned.shared_rows to the device. */
-mo_status mo_gpu_share_put(mo_gpu *gpu, int64_t first, int64_t end, mo_error *err);
+mo_status mo_gpu_share_put(mo_gpu *gpu, const mo_forward *forward, int64_t first, int64_t end, mo_error *err);
 
 #endif

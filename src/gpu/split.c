@@ -16,11 +16,17 @@ static int part_of(const void *user, const mo_op *op)
     case MO_OP_TO_BF16: return op->to_bf16.groups ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
     case MO_OP_BF16: return op->bf16.groups ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
     case MO_OP_ROUND: return MO_PART_PRODUCTS;
-    case MO_OP_ACTIVATE: return op->activate.gate == s->side.gate ? MO_PART_PRODUCTS : MO_PART_EXPERTS;
+    case MO_OP_ACTIVATE: return op->activate.up == s->side.up ? MO_PART_PRODUCTS : MO_PART_EXPERTS;
+    case MO_OP_COLLECT:
+        return op->collect.out.x == s->experts_latent.in || op->collect.out.x == s->experts_latent.sum
+                   ? MO_PART_EXPERTS
+                   : MO_PART_ATTENTION;
     case MO_OP_HEADS:
     case MO_OP_LATENT:
+    case MO_OP_INDEX:
+    case MO_OP_KEEP:
+    case MO_OP_GATHER:
     case MO_OP_ATTEND:
-    case MO_OP_COLLECT:
     case MO_OP_CONVOLVE:
     case MO_OP_RECUR:
     case MO_OP_SHORT_CONV:

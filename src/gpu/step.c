@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "gpu/batch.h"
+#include "gpu/commit.h"
 #include "gpu/finish.h"
 #include "gpu/handover.h"
 #include "gpu/kv_staging.h"
@@ -29,7 +30,8 @@ enum { COPY_TOKENS = 32, COPY_ALONE = 128 };
 typedef struct block_rows {
     const mo_gpu *gpu;
     const mo_forward *forward;
-    uint8_t *rope, *x; /* x NULL: the stream comes from another device */
+    uint8_t *rope, *q_factor;
+    uint8_t *x; /* NULL: the stream comes from another device */
 } block_rows;
 
 static void copy_rows(void *ctx, int64_t begin, int64_t end, int thread)
@@ -43,6 +45,9 @@ static void copy_rows(void *ctx, int64_t begin, int64_t end, int thread)
         memcpy(r->rope + (i * f->tokens + begin) * pairs * 4,
                f->w->rope + (i * f->engine->batch + begin) * stride,
                (size_t)((end - begin) * pairs) * sizeof(float));
+    }
+    if (f->w->q_factor) {
+        memcpy(r->q_factor + begin * 4, f->w->q_factor + begin, (size_t)(end - begin) * sizeof(float));
     }
     if (r->x) {
         memcpy(r->x + begin * width * 4, f->w->x + begin * width,
@@ -68,11 +73,17 @@ static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *er
         slices[i] = (mo_dslice){
             .layers = table, .position = s->state->length, .first = (int32_t)t, .count = (int32_t)s->count};
         for (int64_t j = 0; j < s->count; j++, t++) {
-            places[t] = (mo_dplace){
-                .layers = table, .position = forward->w->position[t], .slice = i, .into = (int32_t)j};
+            const int64_t position = forward->w->position[t];
+            places[t] = (mo_dplace){.layers = table,
+                                    .position = position,
+                                    .slice = i,
+                                    .into = (int32_t)j,
+                                    .ahead = (int32_t)(mo_forward_end_seen(forward, t) - position - 1),
+                                    .added = mo_forward_feature(forward, 0, t) != NULL};
         }
     }
-    block_rows rows = {.gpu = gpu, .forward = forward, .rope = block + b.rope};
+    block_rows rows = {
+        .gpu = gpu, .forward = forward, .rope = block + b.rope, .q_factor = block + b.q_factor};
     rows.x = mo_gpu_handover_from_host(gpu) ? block + b.x : NULL;
     if (n > COPY_ALONE) {
         mo_pool_run(forward->engine->pool, n, COPY_TOKENS, copy_rows, &rows);
@@ -139,6 +150,31 @@ static mo_status look(mo_gpu *gpu, int layer, mo_error *err)
     return status == MO_OK ? mo_event_record(gpu->link.look, gpu->link.main, err) : status;
 }
 
+/* What rows of pictures add behind the layer, to where its mixer's output was, by way of the stream's place in pinned memory: what was sent from
+ * there has arrived when the host has waited. */
+static mo_status send_features(mo_gpu *gpu, const mo_forward *forward, int layer, mo_error *err)
+{
+    const int64_t n = gpu->core.spec->width;
+    const int64_t place = mo_gpu_block_of(&gpu->scratch, forward->tokens).x;
+    float *rows = (float *)(void *)(gpu->scratch.pinned.block + place);
+    int64_t first = -1, end = 0;
+    mo_status status = mo_event_wait(gpu->link.look, err);
+    for (int64_t t = 0; t < forward->tokens && status == MO_OK; t++) {
+        const float *row = mo_forward_feature(forward, layer, t);
+        if (row) {
+            memcpy(rows + t * n, row, sizeof *row * (size_t)n);
+            first = first < 0 ? t : first;
+            end = t + 1;
+        }
+    }
+    if (status == MO_OK && first >= 0) {
+        status =
+            mo_gpu_link_put(&gpu->link, gpu->link.main, gpu->scratch.y + (mo_daddr)(first * n) * sizeof *rows,
+                            rows + first * n, sizeof *rows * (size_t)((end - first) * n), err);
+    }
+    return status == MO_OK ? mo_event_record(gpu->link.look, gpu->link.main, err) : status;
+}
+
 static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
     const bool experts = !forward->slices[0].routers_only;
@@ -154,16 +190,22 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
                     .kv = forward->slices[0].state->kv,
                     .adapting = forward->w->adapting.count ? &forward->w->adapting : NULL,
                     .adapters = &gpu->adapters,
+                    .drafts = mo_forward_has_drafts(forward) ? &gpu->drafts : NULL,
                     .ops = ops,
                     .limit = gpu->programs.batch_ops_limit};
-    p.bf16 = mo_precision_products(&gpu->scratch.bf16.rule, p.whole) ? &gpu->scratch.bf16 : NULL;
+    p.bf16 = p.drafts                                                  ? NULL
+             : mo_precision_products(&gpu->scratch.bf16.rule, p.whole) ? &gpu->scratch.bf16
+                                                                       : NULL;
     mo_status status = MO_OK;
     while (p.singles < forward->slice_count && forward->slices[p.singles].count == 1) {
-        const int64_t chunks = forward->w->position[p.singles++] / mo_kv_chunk(p.kv) + 1;
+        const int64_t chunks = (mo_forward_end_seen(forward, p.singles++) - 1) / mo_kv_chunk(p.kv) + 1;
         p.single_chunks = chunks > p.single_chunks ? chunks : p.single_chunks;
     }
     mo_gpu_kv_staging kv_staging;
     status = mo_gpu_kv_staging_begin(gpu, forward, &kv_staging, err);
+    if (status == MO_OK && forward->features) {
+        status = mo_event_record(gpu->link.look, gpu->link.main, err);
+    }
     mo_gpu_ops_begin(&p, gpu->core.first);
     for (int i = gpu->core.first; i < gpu->core.end && status == MO_OK; i++) {
         status = mo_forward_cancelled(forward, err);
@@ -200,7 +242,14 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
             status = mo_gpu_batch_feed_forward(gpu, forward, &p, i, experts, err);
             p.count = 0;
         }
+        if (status == MO_OK && mo_forward_has_features(forward, i)) {
+            status = mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err);
+            p.count = 0;
+            status = status == MO_OK ? send_features(gpu, forward, i, err) : status;
+            p.features = gpu->scratch.y;
+        }
         mo_gpu_ops_merge(&p, i, true, experts);
+        p.features = 0;
     }
     return status == MO_OK ? mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err) : status;
 }
@@ -219,13 +268,25 @@ static bool adapts_experts(const mo_adapting *a)
     return false;
 }
 
+/* But for drafts, which are tokens when they are accepted. */
+static int64_t tokens_of(const mo_forward *forward)
+{
+    int64_t tokens = forward->tokens;
+    for (int i = 0; i < forward->slice_count; i++) {
+        tokens -= forward->slices[i].drafts;
+    }
+    return tokens;
+}
+
 /* What changed since the device's last step. */
 static mo_status begin_part(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
+    const bool drafts = mo_forward_has_drafts(forward);
+    const int64_t tokens = (forward->slices[0].prompt ? 0 : tokens_of(forward)) + gpu->accepted;
     gpu->number++;
-    mo_gpu_clock_begin(gpu->lanes.clock, forward->tally != NULL, mo_clock_ns());
-    mo_status status = mo_hot_update_turn(gpu->hot.update, forward->tally,
-                                          forward->slices[0].prompt ? 0 : forward->tokens, err);
+    gpu->accepted = 0;
+    mo_gpu_clock_begin(gpu->lanes.clock, forward->tally && !drafts, mo_clock_ns());
+    mo_status status = mo_hot_update_turn(gpu->hot.update, forward->tally, tokens, err);
     if (status == MO_OK) {
         status = mo_ahead_turn(&gpu->ahead, err);
     }
@@ -260,6 +321,7 @@ static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error
 {
     const bool together = small || mo_gpu_share_may(gpu, forward); /* host and device, layer by layer */
     const int64_t awake_ns = small ? STAY_AWAKE_NS : STAY_AWAKE_SHARED_NS;
+    gpu->small = small;
     mo_pool_expect(forward->engine->pool, together && !gpu->memory.shares_cores ? awake_ns : 0);
     mo_status status = begin_part(gpu, forward, err);
     if (status == MO_OK && gpu == gpu->head) {
@@ -357,7 +419,7 @@ static mo_status run_pieces(mo_gpu *head, mo_forward *forward, mo_error *err)
 static mo_status run_step(mo_gpu *head, mo_forward *forward, mo_error *err)
 {
     const bool small = forward->tokens <= GPU_SMALL && !forward->slices[0].routers_only &&
-                       !adapts_experts(&forward->w->adapting);
+                       !forward->features && !adapts_experts(&forward->w->adapting);
     for (int i = 0; i < forward->slice_count; i++) {
         if (!forward->slices[i].state->gpu_session ||
             forward->slices[i].state->kv != forward->slices[0].state->kv) {
@@ -390,6 +452,47 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
     publish_all(gpu);
     mo_gpu_turn_end(&gpu->turn);
     return status;
+}
+
+/* ---- Drafts ----------------------------------------------------------------------------------- */
+
+/* On one device: small steps leave some layers to the CPU, which applies them itself. */
+static mo_status apply_drafts(mo_gpu *gpu, mo_forward *forward, mo_error *err)
+{
+    const bool *skip = gpu->small && gpu->layer_buffer.cpu.count ? gpu->layer_buffer.cpu.layers : NULL;
+    int32_t first = 0;
+    for (int i = 0; i < forward->slice_count; i++) {
+        const mo_slice *s = &forward->slices[i];
+        const int64_t accepted = s->drafts ? s->pick->accepted : 0;
+        gpu->drafts.accepted[i] = (mo_dslice){.layers = mo_gpu_session_of(s->state, gpu)->table,
+                                              .position = s->state->length,
+                                              .first = first,
+                                              .count = (int32_t)(s->count - s->drafts + accepted)};
+        first += (int32_t)s->count;
+        gpu->accepted += forward->slices[0].prompt ? 0 : accepted;
+    }
+    for (int i = gpu->core.first; i < gpu->core.end; i++) {
+        forward->engine->drafts.applied[i] = !skip || !skip[i];
+    }
+    const mo_status status = mo_gpu_commit(&gpu->drafts, &gpu->link, forward->slice_count, skip, err);
+    gpu->failed = status != MO_OK;
+    return status;
+}
+
+mo_status mo_gpu_apply_drafts(void *owner, mo_forward *forward, mo_error *err)
+{
+    mo_gpu *head = owner;
+    mo_status status = MO_OK;
+    mo_gpu_turn_begin(&head->turn);
+    mo_gpu_logits_accept(
+        head, forward); /* first: with a device that is lost they are, and nobody takes others for them */
+    for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
+        status = gpu->lost ? MO_OK : apply_drafts(gpu, forward, err);
+    }
+    mo_gpu_turn_end(&head->turn);
+    return status == MO_OK || status == MO_EDEVICE
+               ? status
+               : mo_fail_prefix(err, MO_EDEVICE, "the accepted tokens of a step cannot be applied");
 }
 
 bool mo_gpu_lose(void *owner, const mo_error *why)

@@ -7,6 +7,7 @@
 
 /* As mo_accelerator has them. */
 mo_status mo_gpu_step(void *gpu, mo_forward *forward, mo_error *err);
+mo_status mo_gpu_apply_drafts(void *gpu, mo_forward *forward, mo_error *err);
 bool mo_gpu_lose(void *gpu, const mo_error *why);
 
 #endif

@@ -90,7 +90,7 @@ static mo_status copy_part(mo_gpu_experts *x, const mo_gpu_window *w, int part, 
     for (int i = 0, run; i < w->count && status == MO_OK; i += run) {
         const mo_weights *first = matrix_of(x, w->layer, w->expert[i], part);
         const int64_t size = bytes_of(first);
-        for (run = 1; size == part_of.stride && i + run < w->count; run++) {
+        for (run = 1; size == part_of.stride && size > 0 && i + run < w->count; run++) {
             if (matrix_of(x, w->layer, w->expert[i + run], part)->data != first->data + run * size) {
                 break;
             }

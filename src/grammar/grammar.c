@@ -36,6 +36,18 @@ static int32_t find_token(const void *user, const char *text)
     return mo_token_find(user, text);
 }
 
+/* A fault of a grammar with an opening behind it may seem to be in that: err gets what is wrong with the grammar alone, if anything is. */
+static void blame(const char *gbnf, size_t length, const mo_gbnf_tokens *tokens, mo_error *err)
+{
+    mo_syntax_grammar syntax;
+    mo_error own;
+    if (mo_gbnf_parse(gbnf, length, "root", tokens, &syntax, &own) == MO_OK) {
+        mo_syntax_free(&syntax);
+    } else if (err) {
+        *err = own;
+    }
+}
+
 static mo_status compile(mo_grammar *g, const char *gbnf, size_t length, const mo_grammar_options *options,
                          const mo_answer_form *form, mo_error *err)
 {
@@ -52,6 +64,9 @@ static mo_status compile(mo_grammar *g, const char *gbnf, size_t length, const m
     if (status == MO_OK) {
         status = mo_gbnf_parse(w.data ? w.data : gbnf, w.data ? w.length : length,
                                w.data ? MO_OPENING_ROOT : "root", &tokens, &syntax, err);
+    }
+    if (status != MO_OK && w.data) {
+        blame(gbnf, length, &tokens, err);
     }
     if (status == MO_OK) {
         status = mo_program_make(&syntax, &g->program, err);

@@ -118,7 +118,7 @@ mo_status mo_opening_write(mo_bytes *w, const mo_tokenizer *tokenizer, const mo_
     ends e;
     const char *inner = options->trigger_count ? "mo-free" : "root";
     mo_status status = MO_OK;
-    mo_bytes_print(w, "\n");
+    mo_writer_end_rules(w);
     if (options->trigger_count) {
         status = sort_out(tokenizer, options->triggers, options->trigger_count, &e, err);
         if (status == MO_OK) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/json.h"
 #include "grammar/schema_key.h"
 
 enum { MEMBERS = 4000 };
@@ -219,7 +220,7 @@ static mo_status write_member(object *o, member *m)
     char value[MO_RULE_NAME];
     mo_bytes body = {0}, key = {0};
     json_t *name = json_string(m->name);
-    char *quoted = name ? json_dumps(name, JSON_ENCODE_ANY) : NULL;
+    char *quoted = name ? mo_json_dump(name, JSON_ENCODE_ANY) : NULL;
     json_decref(name);
     if (!quoted) {
         return mo_schema_no_memory(o->s);

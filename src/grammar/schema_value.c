@@ -1,4 +1,5 @@
 #include "grammar/schema_value.h"
+#include "base/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static bool fits(const json_t *value, unsigned types)
 
 static mo_status write_constant(mo_schema_rules *s, const json_t *value, const char *separator, mo_bytes *out)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = mo_json_dump(value, JSON_ENCODE_ANY | JSON_COMPACT);
     if (!text) {
         return mo_schema_no_memory(s);
     }

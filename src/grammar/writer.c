@@ -1,5 +1,7 @@
 #include "grammar/writer.h"
 
+#include <string.h>
+
 void mo_writer_literal(mo_bytes *w, const char *bytes, size_t length)
 {
     mo_bytes_add(w, "\"", 1);
@@ -37,4 +39,13 @@ bool mo_writer_is_name(const char *text)
         n++;
     }
     return n > 0 && n <= 200 && text[n] == '\0';
+}
+
+void mo_writer_end_rules(mo_bytes *w)
+{
+    size_t end = w->data ? w->length : 0;
+    while (end > 0 && strchr(" \t\r\n", w->data[end - 1])) {
+        end--;
+    }
+    mo_bytes_print(w, "%s\n", end > 0 && w->data[end - 1] == '|' ? " \"\"" : "");
 }

@@ -78,6 +78,15 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
+/* Messages name the file, not the folder that it was in for the moment. */
+static void name_files(char *text, const char *folder)
+{
+    const size_t length = strlen(folder) + 1;
+    for (char *at; (at = strstr(text, folder)) && at[length - 1] == '/';) {
+        memmove(at, at + length, strlen(at + length) + 1);
+    }
+}
+
 /* Files left by a killed run: no plan takes an hour. */
 static void remove_old(const char *directory)
 {
@@ -96,20 +105,10 @@ static void remove_old(const char *directory)
     }
 }
 
-/* Messages name the file, not the folder that it was in for the moment. */
-static void leave_out(char *text, const char *folder)
+mo_status hub_header_fetch(const hub_web *web, const char *directory, const hub_header_file *files, int count,
+                           char *path, size_t size, mo_error *err)
 {
-    const size_t length = strlen(folder) + 1;
-    for (char *at; (at = strstr(text, folder)) && at[length - 1] == '/';) {
-        memmove(at, at + length, strlen(at + length) + 1);
-    }
-}
-
-mo_status hub_header_plan(const hub_web *web, const char *directory, const hub_header_file *files, int count,
-                          mo_plan_report *report, mo_error *err)
-{
-    char folder[PATH_MAX], path[PATH_MAX];
-    const mo_model_options options = mo_model_options_default();
+    char folder[PATH_MAX];
     if (snprintf(folder, sizeof folder, "%s/" FOLDER "XXXXXX", directory) >= (int)sizeof folder) {
         return mo_fail(err, MO_EINVAL, "%s: the path is too long", directory);
     }
@@ -124,12 +123,35 @@ mo_status hub_header_plan(const hub_web *web, const char *directory, const hub_h
     for (int i = 0; i < count && s == MO_OK; i++) {
         s = fetch(web, folder, &files[i], err);
     }
-    if (s == MO_OK && snprintf(path, sizeof path, "%s/%s", folder, files[0].name) < (int)sizeof path) {
-        s = mo_plan_file(path, &options, NULL, report, sizeof *report, err);
+    if (s == MO_OK && snprintf(path, size, "%s/%s", folder, files[0].name) >= (int)size) {
+        s = mo_fail(err, MO_EINVAL, "%s: the path is too long", directory);
     }
     if (s != MO_OK) {
-        leave_out(err->detail, folder);
+        name_files(err->detail, folder);
+        remove_folder(folder);
     }
-    remove_folder(folder);
     return s;
+}
+
+/* Of a file in it. */
+static bool folder_of(const char *path, char *folder, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && snprintf(folder, size, "%.*s", (int)(slash - path), path) < (int)size;
+}
+
+void hub_header_remove(const char *path)
+{
+    char folder[PATH_MAX];
+    if (folder_of(path, folder, sizeof folder)) {
+        remove_folder(folder);
+    }
+}
+
+void hub_header_say(const char *path, char *text)
+{
+    char folder[PATH_MAX];
+    if (folder_of(path, folder, sizeof folder)) {
+        name_files(text, folder);
+    }
 }

@@ -7,8 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/json_load.h"
+#include "base/json.h"
 #include "base/status.h"
+#include "hub/encoder.h"
 #include "hub/label.h"
 
 enum { FILES_MAX = 4000 };
@@ -22,39 +23,40 @@ static mo_status no_memory(mo_error *err)
 
 /* ---- Files ---- */
 
-/* Parts of models that are none themselves. */
-static bool is_model(const char *path)
+/* Statistics are neither models nor encoders. */
+static bool is_useful(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    return strncasecmp(name, "mmproj", 6) != 0 && !strcasestr(name, "imatrix");
+    return !strcasestr(name, "imatrix");
 }
 
-static bool is_listed(const hub_listing *l, const char *path)
+static bool is_listed(const hub_file *files, int count, const char *path)
 {
-    for (int i = 0; i < l->file_count; i++) {
-        if (strcmp(l->files[i].path, path) == 0) {
+    for (int i = 0; i < count; i++) {
+        if (strcmp(files[i].path, path) == 0) {
             return true;
         }
     }
     return false;
 }
 
-static mo_status add(hub_listing *l, const char *path, const char *url, int64_t bytes, const char *sha256,
-                     mo_error *err)
+/* To a list of l. */
+static mo_status add(hub_listing *l, hub_file **list, int *count, const char *path, const char *url,
+                     int64_t bytes, const char *sha256, mo_error *err)
 {
-    if (is_listed(l, path)) {
-        return MO_OK;
-    }
-    if (l->file_count >= FILES_MAX) {
+    if (*count >= FILES_MAX) { /* before it is searched, which takes the square of a list */
         l->cut = true;
         return MO_OK;
     }
-    hub_file *files = realloc(l->files, (size_t)(l->file_count + 1) * sizeof *files);
+    if (is_listed(*list, *count, path)) {
+        return MO_OK;
+    }
+    hub_file *files = realloc(*list, (size_t)(*count + 1) * sizeof *files);
     if (!files) {
         return no_memory(err);
     }
-    l->files = files;
-    hub_file *f = &files[l->file_count];
+    *list = files;
+    hub_file *f = &files[*count];
     *f = (hub_file){.path = strdup(path), .url = url ? strdup(url) : NULL, .bytes = bytes};
     snprintf(f->sha256, sizeof f->sha256, "%s", sha256);
     if (!f->path || (url && !f->url)) {
@@ -62,13 +64,13 @@ static mo_status add(hub_listing *l, const char *path, const char *url, int64_t 
         free(f->url);
         return no_memory(err);
     }
-    l->file_count++;
+    ++*count;
     return MO_OK;
 }
 
 mo_status hub_listing_add_file(hub_listing *l, const char *path, const char *url, mo_error *err)
 {
-    return add(l, path, url, -1, "", err);
+    return add(l, &l->files, &l->file_count, path, url, -1, "", err);
 }
 
 static mo_status add_entry(hub_listing *l, json_t *entry, mo_error *err)
@@ -79,7 +81,7 @@ static mo_status add_entry(hub_listing *l, json_t *entry, mo_error *err)
     const char *oid = json_string_value(json_object_get(lfs, "oid"));
     json_t *size = json_object_get(lfs, "size");
     size = json_is_integer(size) ? size : json_object_get(entry, "size");
-    if (!type || strcmp(type, "file") != 0 || !path || !hub_path_safe(path) || !is_model(path) ||
+    if (!type || strcmp(type, "file") != 0 || !path || !hub_path_safe(path) || !is_useful(path) ||
         !json_is_integer(size) || json_integer_value(size) <= 0 || json_integer_value(size) > BYTES_MAX) {
         return MO_OK;
     }
@@ -92,7 +94,9 @@ static mo_status add_entry(hub_listing *l, json_t *entry, mo_error *err)
             sha256[i] = (char)tolower((unsigned char)oid[i]);
         }
     }
-    return add(l, path, NULL, (int64_t)json_integer_value(size), sha256, err);
+    const bool encoder = hub_encoder_named(path);
+    return add(l, encoder ? &l->encoders : &l->files, encoder ? &l->encoder_count : &l->file_count, path,
+               NULL, (int64_t)json_integer_value(size), sha256, err);
 }
 
 mo_status hub_listing_add(hub_listing *l, const char *json, size_t length, mo_error *err)
@@ -240,13 +244,34 @@ mo_status hub_listing_choose(const hub_listing *l, const hub_reference *r, const
         r->repo, r->quant[0] ? ":" : "", r->quant, r->owner, r->repo, (int)strcspn(names, ","), names, names);
 }
 
+const hub_file *hub_listing_encoder(const hub_listing *l, const char *model, const char *named)
+{
+    const hub_file *best = NULL;
+    for (int i = 0; i < l->encoder_count; i++) {
+        const hub_file *f = &l->encoders[i];
+        const char *slash = strrchr(f->path, '/');
+        const bool meant = named ? strcmp(f->path, named) == 0 || (slash && strcmp(slash + 1, named) == 0)
+                                 : hub_encoder_beside(f->path, model);
+        if (meant && (!best || hub_encoder_better(f->path, best->path, model))) {
+            best = f;
+        }
+    }
+    return best;
+}
+
+static void free_files(hub_file *files, int count)
+{
+    for (int i = 0; i < count; i++) {
+        free(files[i].path);
+        free(files[i].url);
+    }
+    free(files);
+}
+
 void hub_listing_free(hub_listing *l)
 {
-    for (int i = 0; i < l->file_count; i++) {
-        free(l->files[i].path);
-        free(l->files[i].url);
-    }
-    free(l->files);
+    free_files(l->files, l->file_count);
+    free_files(l->encoders, l->encoder_count);
     free(l->choices);
     *l = (hub_listing){0};
 }

@@ -24,13 +24,15 @@ typedef struct hub_choice {
 typedef struct hub_listing {
     hub_file *files; /* as they came */
     int file_count;
+    hub_file *encoders; /* of pictures */
+    int encoder_count;
     bool cut; /* there were more than are kept */
     hub_choice *choices;
     int count;
 } hub_listing;
 
-/* Adds one page of the hub's answer: an array of {"type", "path", "size", "lfs": {"oid", "size"}}. Other files than models are passed
- * over, and so are names that could not be kept safely. MO_EFORMAT: it is no such JSON. */
+/* Adds one page of the hub's answer: an array of {"type", "path", "size", "lfs": {"oid", "size"}}. Other files than models and encoders are
+ * passed over, and so are names that could not be kept safely. MO_EFORMAT: it is no such JSON. */
 mo_status hub_listing_add(hub_listing *listing, const char *json, size_t length, mo_error *err);
 /* One file that no repository lists. */
 mo_status hub_listing_add_file(hub_listing *listing, const char *path, const char *url, mo_error *err);
@@ -41,6 +43,10 @@ mo_status hub_listing_finish(hub_listing *listing, mo_error *err);
 /* The one that is meant (hub_label_choose). MO_ENOENT with a sentence that names what there is. */
 mo_status hub_listing_choose(const hub_listing *listing, const hub_reference *reference,
                              const hub_choice **out, mo_error *err);
+
+/* The encoder of pictures for the model with this file (hub_encoder_better); NULL: there is none. named: its name or path; NULL: the usual
+ * one of those beside the model. */
+const hub_file *hub_listing_encoder(const hub_listing *listing, const char *model, const char *named);
 
 void hub_listing_free(hub_listing *listing);
 

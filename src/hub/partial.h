@@ -1,5 +1,5 @@
 /* Partial: a file on its way: FILE.part of the whole size, and FILE.part.json, which says which pieces of it are there and of which
- * file they are (its size and identity). What was written about another file is not gone on with. The file gets its name when every
+ * file they are (its size and identity). A download of another file is not resumed. The file gets its name when every
  * byte is there and the checksum, where one is known, is right. One process at a time: a lock says so. One thread. */
 #ifndef HUB_PARTIAL_H
 #define HUB_PARTIAL_H
@@ -15,7 +15,7 @@ typedef struct hub_partial_spec {
         identity; /* of its content, as far as the server tells: a checksum or an entity tag; "": what an earlier
                              run left is not resumed, as its source is unknown */
     const char *sha256; /* in hexadecimal digits; "": not known */
-    int64_t piece;      /* bytes of a piece; one that is gone on with keeps its own */
+    int64_t piece;      /* bytes of a piece; a resumed download keeps its own */
 } hub_partial_spec;
 
 /* *begun_anew: something existed and could not be resumed. MO_ENOSPC: not enough disk space. MO_EINVAL: another process

@@ -12,11 +12,13 @@
 
 #include "base/status.h"
 #include "hub/download.h"
+#include "hub/encoder.h"
 #include "hub/header.h"
 #include "hub/identity.h"
 #include "hub/label.h"
 #include "hub/naming.h"
 #include "hub/partial.h"
+#include "hub/picture_model.h"
 #include "hub/store.h"
 #include "hub/token.h"
 #include "hub/web.h"
@@ -42,11 +44,23 @@ struct hub_pull {
     hub_web web;
     hub_listing listing;
     const hub_choice *choice;
+    hub_file *encoder; /* the last of the files; NULL: none */
     char name[3 * HUB_NAME + 8];
-    part *parts;
+    part *parts;         /* of the model's files, and of the encoder's */
     int64_t bytes;       /* of all files, also of those whose sizes the list did not tell */
     int64_t done_before; /* of the files before the one that is fetched */
 };
+
+/* Files that are fetched. */
+static int count_of(const hub_pull *p)
+{
+    return p->choice->count + (p->encoder != NULL);
+}
+
+static hub_file *file_of(const hub_pull *p, int i)
+{
+    return i < p->choice->count ? &p->choice->files[i] : p->encoder;
+}
 
 const char *hub_pull_library(void)
 {
@@ -155,7 +169,7 @@ void hub_pull_close(hub_pull *p)
     if (!p) {
         return;
     }
-    for (int i = 0; p->parts && i < p->choice->count; i++) {
+    for (int i = 0; p->parts && i <= p->choice->count; i++) { /* an encoder may have been left out */
         hub_partial_close(p->parts[i].partial);
         free(p->parts[i].url);
     }
@@ -256,7 +270,7 @@ static mo_status compare(hub_pull *p, part *t, const hub_file *f, mo_error *err)
 static mo_status prepare(hub_pull *p, int i, mo_error *err)
 {
     const hub_reference *r = &p->reference;
-    hub_file *f = &p->choice->files[i];
+    hub_file *f = file_of(p, i);
     part *t = &p->parts[i];
     if (snprintf(t->path, sizeof t->path, "%s/%s/%s/%s", p->o.directory, r->owner, r->repo, f->path) >=
         (int)sizeof t->path) {
@@ -282,24 +296,62 @@ static mo_status prepare(hub_pull *p, int i, mo_error *err)
     return s == MO_OK ? compare(p, t, f, err) : s;
 }
 
+static mo_status choose_encoder(hub_pull *p, mo_error *err)
+{
+    const char *named = p->o.encoder;
+    char names[700] = "";
+    size_t used = 0;
+    if (named && strcmp(named, "none") == 0) {
+        return MO_OK;
+    }
+    p->encoder = (hub_file *)hub_listing_encoder(&p->listing, p->choice->files[0].path, named);
+    if (p->encoder || !named) {
+        return MO_OK;
+    }
+    for (int i = 0; i < p->listing.encoder_count && used + HUB_NAME < sizeof names; i++) {
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%.*s", used ? ", " : "", HUB_NAME - 8,
+                                 p->listing.encoders[i].path);
+    }
+    return mo_fail(err, MO_ENOENT, "%s/%s has no encoder %s%s%s", p->reference.owner, p->reference.repo,
+                   named, used ? "; it has " : ", and no other", names);
+}
+
+/* A model that reads no pictures has no use for an encoder, unless one was named. path: of the model, or of its header. */
+static void leave_needless(hub_pull *p, const char *path)
+{
+    mo_file *file = NULL;
+    if (!p->o.encoder && (mo_file_open(path, &file, NULL) != MO_OK || !hub_reads_pictures(file, NULL))) {
+        p->encoder = NULL;
+    }
+    mo_file_close(file);
+}
+
 mo_status hub_pull_choose(hub_pull *p, mo_error *err)
 {
     mo_status s = hub_listing_choose(&p->listing, &p->reference, &p->choice, err);
     if (s != MO_OK) {
         return s;
     }
-    if (p->choice->count > FILES_MAX) {
+    if (p->choice->count >= FILES_MAX) {
         return mo_fail(err, MO_EUNSUPPORTED, "the model has %d parts; the limit is %d", p->choice->count,
-                       FILES_MAX);
+                       FILES_MAX - 1);
     }
     snprintf(p->name, sizeof p->name, "%s/%s:%s", p->reference.owner, p->reference.repo, p->choice->label);
-    p->parts = calloc((size_t)p->choice->count, sizeof *p->parts);
+    p->parts = calloc((size_t)p->choice->count + 1, sizeof *p->parts);
     if (!p->parts) {
         return mo_fail(err, MO_ENOMEM, "out of memory while downloading a model");
     }
+    bool there = true;
     for (int i = 0; i < p->choice->count && s == MO_OK; i++) {
         s = prepare(p, i, err);
-        p->bytes += p->choice->files[i].bytes;
+        there = there && p->parts[i].there && !p->parts[i].aside;
+    }
+    s = s == MO_OK ? choose_encoder(p, err) : s;
+    if (s == MO_OK && p->encoder && there) {
+        leave_needless(p, p->parts[0].path);
+    }
+    if (s == MO_OK && p->encoder) {
+        s = prepare(p, p->choice->count, err);
     }
     return s;
 }
@@ -325,14 +377,16 @@ void hub_pull_describe(const hub_pull *p, hub_pull_info *out)
 {
     *out = (hub_pull_info){.name = p->name,
                            .path = p->parts[0].path,
-                           .files = p->choice->count,
+                           .encoder = p->encoder ? p->encoder->path : NULL,
+                           .encoder_bytes = p->encoder ? p->encoder->bytes : 0,
+                           .files = count_of(p),
                            .free_bytes = free_bytes(p->o.directory),
                            .there = true};
-    for (int i = 0; i < p->choice->count; i++) {
+    for (int i = 0; i < count_of(p); i++) {
         char unfinished[PATH_MAX + 8];
         struct stat st;
         const part *t = &p->parts[i];
-        const int64_t bytes = p->choice->files[i].bytes;
+        const int64_t bytes = file_of(p, i)->bytes;
         int64_t have = t->there ? bytes : 0;
         snprintf(unfinished, sizeof unfinished, "%s.part", t->path);
         if (!t->there && stat(unfinished, &st) == 0) { /* its space is already reserved */
@@ -346,7 +400,7 @@ void hub_pull_describe(const hub_pull *p, hub_pull_info *out)
     }
 }
 
-mo_status hub_pull_plan(hub_pull *p, mo_plan_report *report, mo_error *err)
+mo_status hub_pull_header(hub_pull *p, char *path, size_t size, mo_error *err)
 {
     hub_header_file *files = calloc((size_t)p->choice->count, sizeof *files);
     if (!files) {
@@ -358,8 +412,25 @@ mo_status hub_pull_plan(hub_pull *p, mo_plan_report *report, mo_error *err)
                                      .url = p->parts[i].url,
                                      .bytes = p->choice->files[i].bytes};
     }
-    const mo_status s = hub_header_plan(&p->web, p->o.directory, files, p->choice->count, report, err);
+    const mo_status s = hub_header_fetch(&p->web, p->o.directory, files, p->choice->count, path, size, err);
     free(files);
+    return s;
+}
+
+mo_status hub_pull_plan(hub_pull *p, const mo_model_options *options, const mo_plan_extra *extra,
+                        mo_plan_report *report, mo_error *err)
+{
+    char path[PATH_MAX];
+    mo_status s = hub_pull_header(p, path, sizeof path, err);
+    if (s != MO_OK) {
+        return s;
+    }
+    leave_needless(p, path);
+    s = mo_plan_file(path, options, extra, report, sizeof *report, err);
+    if (s != MO_OK) {
+        hub_header_say(path, err->detail);
+    }
+    hub_header_remove(path);
     return s;
 }
 
@@ -395,7 +466,7 @@ static mo_status check(hub_pull *p, part *t, const hub_file *f, mo_error *err)
 static mo_status fetch(hub_pull *p, int i, mo_error *err)
 {
     part *t = &p->parts[i];
-    const hub_file *f = &p->choice->files[i];
+    const hub_file *f = file_of(p, i);
     bool begun_anew = false;
     if (t->there) {
         return MO_OK;
@@ -423,22 +494,29 @@ static mo_status fetch(hub_pull *p, int i, mo_error *err)
     return s == MO_OK ? check(p, t, f, err) : s;
 }
 
-static mo_status give_names(hub_pull *p, mo_error *err)
+/* Those of one thing, which get their names together. */
+static mo_status fetch_and_name(hub_pull *p, int first, int count, mo_error *err)
 {
     hub_named files[FILES_MAX];
-    for (int i = 0; i < p->choice->count; i++) {
-        files[i] = (hub_named){p->parts[i].path, p->parts[i].partial, p->parts[i].aside};
+    mo_status s = MO_OK;
+    for (int i = 0; i < count && s == MO_OK; i++) {
+        const part *t = &p->parts[first + i];
+        s = fetch(p, first + i, err);
+        p->done_before += file_of(p, first + i)->bytes;
+        files[i] = (hub_named){t->path, t->partial, t->aside};
     }
-    return hub_names_give(files, p->choice->count, err);
+    return s == MO_OK ? hub_names_give(files, count, err) : s;
 }
 
+/* The encoder last: another pull, of another model that has the same one, may be fetching it, and the model does without it. */
 mo_status hub_pull_run(hub_pull *p, mo_error *err)
 {
-    mo_status s = MO_OK;
+    const int own = p->choice->count;
     p->done_before = 0;
-    for (int i = 0; i < p->choice->count && s == MO_OK; i++) {
-        s = fetch(p, i, err);
-        p->done_before += p->choice->files[i].bytes;
+    p->bytes = 0;
+    for (int i = 0; i < count_of(p); i++) {
+        p->bytes += file_of(p, i)->bytes;
     }
-    return s == MO_OK ? give_names(p, err) : s;
+    const mo_status s = fetch_and_name(p, 0, own, err);
+    return s == MO_OK && p->encoder ? fetch_and_name(p, own, 1, err) : s;
 }

@@ -13,9 +13,11 @@ typedef struct hub_pull hub_pull;
 typedef struct hub_pull_options {
     const char *directory; /* the store's */
     const char *endpoint;  /* the hub's address; NULL: HUB_ENDPOINT */
-    int connections;       /* at once */
-    int64_t piece;         /* bytes of one request */
-    int timeout_s;         /* without a byte */
+    const char *
+        encoder; /* of pictures: the name of one of the repository; "none"; NULL: the usual one, if the model reads pictures */
+    int connections; /* at once */
+    int64_t piece;   /* bytes of one request */
+    int timeout_s;   /* without a byte */
     int tries;
     bool (*progress)(void *user, const char *label, int64_t done, int64_t total); /* false: cancel */
     bool (*goes_on)(void *user);
@@ -35,8 +37,10 @@ const hub_listing *hub_pull_listing(const hub_pull *pull);
 mo_status hub_pull_choose(hub_pull *pull, mo_error *err);
 
 typedef struct hub_pull_info {
-    const char *name; /* owner/repo:label */
-    const char *path; /* where its first file will be */
+    const char *name;    /* owner/repo:label */
+    const char *path;    /* where its first file will be */
+    const char *encoder; /* of pictures, among the files; NULL: none */
+    int64_t encoder_bytes;
     int files;
     int64_t bytes;      /* of all files */
     int64_t have_bytes; /* there already, whole or in part */
@@ -47,9 +51,12 @@ typedef struct hub_pull_info {
 
 void hub_pull_describe(const hub_pull *pull, hub_pull_info *out);
 
-/* What a run on this machine would be like, by the model's header alone, which is fetched. MO_ENOMEM, MO_EDEVICE: not on this one;
- * MO_EUNSUPPORTED, MO_EFORMAT: the model itself. */
-mo_status hub_pull_plan(hub_pull *pull, mo_plan_report *report, mo_error *err);
+/* Fetches the model's header alone; path: of its first file, for hub_header_remove(). */
+mo_status hub_pull_header(hub_pull *pull, char *path, size_t size, mo_error *err);
+/* What a run with these options would be like, by the header alone, which also says whether an encoder is of use. MO_ENOMEM, MO_EDEVICE: not on this machine; MO_EUNSUPPORTED,
+ * MO_EFORMAT: the model itself. */
+mo_status hub_pull_plan(hub_pull *pull, const mo_model_options *options, const mo_plan_extra *extra,
+                        mo_plan_report *report, mo_error *err);
 
 /* Fetches what is missing, checks it, and gives it its names. What has come when it fails is kept, unless it is damaged. */
 mo_status hub_pull_run(hub_pull *pull, mo_error *err);

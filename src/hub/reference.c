@@ -6,20 +6,29 @@
 #include <strings.h>
 
 #include "base/status.h"
+#include "base/utf8.h"
 
 static const char *const hosts[] = {"huggingface.co", "www.huggingface.co", "hf.co"};
 
 /* ---- Names ---- */
 
-/* Not empty, hidden or over-long, no slash, no control character. */
+/* What a terminal obeys or hides: control characters (C1 as well), line separators, and marks that change the direction of text. */
+static bool is_deceptive(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x61C || code == 0x200E ||
+           code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
+/* UTF-8; not empty, hidden or over-long, no slash, no such character. */
 static bool name_safe(const char *name, size_t length)
 {
     if (length == 0 || length > 240 || name[0] == '.' || name[0] == '-') {
         return false;
     }
-    for (size_t i = 0; i < length; i++) {
-        const unsigned char c = (unsigned char)name[i];
-        if (c < 0x20 || c == 0x7f || c == '/' || c == '\\') {
+    for (size_t i = 0, bytes; i < length; i += bytes) {
+        const uint8_t *at = (const uint8_t *)name + i;
+        bytes = mo_utf8_length(at, length - i);
+        if (bytes == 0 || is_deceptive(mo_utf8_decode(at, bytes)) || *at == '/' || *at == '\\') {
             return false;
         }
     }

@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/mtp_name.h"
 #include "base/status.h"
+#include "hub/encoder.h"
 #include "hub/label.h"
 #include "hub/naming.h"
 
@@ -146,6 +148,19 @@ static bool belongs(const found *first, const found *other)
            other_count == count && strncmp(a, b, prefix) == 0;
 }
 
+static bool is_encoder(const found *f)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.*s", (int)strlen(f->path) - (f->partial ? 5 : 0), f->path);
+    return hub_encoder_named(path);
+}
+
+/* An encoder, or an MTP head. */
+static bool is_part_of_model(const found *f)
+{
+    return is_encoder(f) || mo_mtp_named(f->path);
+}
+
 /* Of how many parts it is. */
 static int parts_of(const found *f)
 {
@@ -219,6 +234,10 @@ mo_status hub_models_scan(const char *directory, hub_models *out, mo_error *err)
     out->items = calloc((size_t)s.count + 1, sizeof *out->items);
     bool good = out->items && !s.no_memory;
     for (int i = 0, next; good && i < s.count; i = next) {
+        if (is_part_of_model(&s.items[i])) { /* beside models, and none itself */
+            next = i + 1;
+            continue;
+        }
         const int parts = parts_of(&s.items[i]);
         int whole = 0;
         for (next = i; next < s.count && belongs(&s.items[i], &s.items[next]); next++) {
@@ -280,24 +299,57 @@ const hub_model *hub_models_find(const hub_models *models, const hub_reference *
 
 /* ---- Removing ---- */
 
-mo_status hub_model_remove(const char *directory, const hub_model *m, mo_error *err)
+/* A file, what is written beside it while it is unfinished, and folders that are empty then. */
+static mo_status remove_file(const char *directory, const char *file, mo_error *err)
 {
-    for (int i = 0; i < m->count; i++) { /* the first part first: what is left is then no model */
-        char path[PATH_MAX + 16];
-        snprintf(path, sizeof path, "%s.json", m->files[i]);
-        if (ends_with(m->files[i], ".part")) {
-            unlink(path);
-        }
-        if (unlink(m->files[i]) != 0 && errno != ENOENT) {
-            return mo_fail(err, MO_EIO, "cannot remove %s: %s", m->files[i], strerror(errno));
-        }
-        snprintf(path, sizeof path, "%s", m->files[i]);
-        for (char *slash; (slash = strrchr(path, '/')) && (size_t)(slash - path) > strlen(directory);) {
-            *slash = '\0';
-            if (rmdir(path) != 0) { /* not empty */
-                break;
-            }
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s.json", file);
+    if (ends_with(file, ".part")) {
+        unlink(path);
+    }
+    if (unlink(file) != 0 && errno != ENOENT) {
+        return mo_fail(err, MO_EIO, "cannot remove %s: %s", file, strerror(errno));
+    }
+    snprintf(path, sizeof path, "%s", file);
+    for (char *slash; (slash = strrchr(path, '/')) && (size_t)(slash - path) > strlen(directory);) {
+        *slash = '\0';
+        if (rmdir(path) != 0) { /* not empty */
+            break;
         }
     }
     return MO_OK;
+}
+
+/* The repository's encoders, once no model is left that could use them. */
+static mo_status remove_encoders(const char *directory, const hub_model *m, mo_error *err)
+{
+    search s = {0};
+    char path[PATH_MAX];
+    bool needed = false;
+    mo_status status = MO_OK;
+    if (snprintf(path, sizeof path, "%s/%s/%s", directory, m->owner, m->repo) >= (int)sizeof path) {
+        return MO_OK;
+    }
+    look(&s, path, strlen(path), strlen(path) + 1, 2);
+    for (int i = 0; i < s.count; i++) {
+        needed = needed || !is_encoder(&s.items[i]);
+    }
+    for (int i = 0; i < s.count; i++) {
+        if (!needed && !s.no_memory && status == MO_OK) {
+            status = remove_file(directory, s.items[i].path, err);
+        }
+        free(s.items[i].path);
+    }
+    free(s.items);
+    return status;
+}
+
+mo_status hub_model_remove(const char *directory, const hub_model *m, mo_error *err)
+{
+    mo_status s = MO_OK;
+    for (int i = 0; i < m->count && s == MO_OK;
+         i++) { /* the first part first: what is left is then no model */
+        s = remove_file(directory, m->files[i], err);
+    }
+    return s == MO_OK ? remove_encoders(directory, m, err) : s;
 }

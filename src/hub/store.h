@@ -28,7 +28,7 @@ typedef struct hub_models {
     int count;
 } hub_models;
 
-/* A directory that is not there holds none. hub_models_free() *out in any case. */
+/* Encoders of pictures are no models. A directory that is not there holds none. hub_models_free() *out in any case. */
 mo_status hub_models_scan(const char *directory, hub_models *out, mo_error *err);
 void hub_models_free(hub_models *models);
 
@@ -37,7 +37,8 @@ bool hub_model_meant(const hub_model *model, const hub_reference *reference);
 /* The whole model that a reference means (hub_label_choose). NULL: there is none; *several: because there are several. */
 const hub_model *hub_models_find(const hub_models *models, const hub_reference *reference, bool *several);
 
-/* Removes its files and what is left unfinished of it, and folders that are empty then. */
+/* Removes its files and what is left unfinished of it, with the last model of a repository also its encoders, and folders that are empty
+ * then. */
 mo_status hub_model_remove(const char *directory, const hub_model *model, mo_error *err);
 
 /* Makes the folders of a path below the store, also the store itself. */

@@ -102,7 +102,14 @@ static void give_ram(void *owner, int kind, uint64_t address, int64_t bytes)
     mo_host_free_huge((void *)(uintptr_t)address, (size_t)bytes);
 }
 
-const mo_block_source mo_block_source_ram = {.take = take_ram, .give = give_ram};
+static void discard_ram(void *owner, int kind, uint64_t address, int64_t bytes)
+{
+    (void)owner;
+    (void)kind;
+    mo_host_discard((void *)(uintptr_t)address, (size_t)bytes);
+}
+
+const mo_block_source mo_block_source_ram = {.take = take_ram, .give = give_ram, .discard = discard_ram};
 
 /* ---- Lists ------------------------------------------------------------------------------------- */
 
@@ -538,6 +545,65 @@ void mo_block_pool_sweep(mo_block_pool *p)
         }
     }
     pthread_mutex_unlock(&p->lock);
+}
+
+typedef struct range {
+    int kind;
+    uint64_t address;
+    int64_t bytes;
+} range;
+
+/* The free memory that the block of this number stands for; a chunk that is not used is that of its first number. */
+static range free_memory(const mo_block_pool *p, int32_t number)
+{
+    const block *b = &p->blocks[number];
+    const chunk *k = b->chunk >= 0 ? &p->chunks[b->chunk] : NULL;
+    if (k && k->size_class < 0) {
+        return number == k->first ? (range){k->kind, k->address, p->chunk_bytes} : (range){0};
+    }
+    if (!b->address || !nobody_holds(b)) {
+        return (range){0};
+    }
+    const size_class *c = &p->classes[b->size_class];
+    return (range){p->source.apart ? c->kind : 0, b->address, c->bytes};
+}
+
+/* Discards the first run of free memory at or behind `number`, at most a few MiB; returns the number behind it. */
+static int32_t discard_run(mo_block_pool *p, int32_t number)
+{
+    enum { AT_ONCE = 16 << 20 };
+    range run = {0};
+    for (; number < p->block_count && run.bytes < AT_ONCE; number++) {
+        if (!p->pieces[p->blocks[number].piece].there) {
+            continue;
+        }
+        const range r = free_memory(p, number);
+        if (run.bytes > 0 && r.bytes > 0 &&
+            (r.kind != run.kind || r.address != run.address + (uint64_t)run.bytes)) {
+            break;
+        }
+        if (run.bytes > 0 && r.bytes == 0 && p->blocks[number].address) {
+            break; /* in use */
+        }
+        run = run.bytes > 0 ? (range){run.kind, run.address, run.bytes + r.bytes} : r;
+    }
+    if (run.bytes > 0) {
+        p->source.discard(p->source.owner, run.kind, run.address, run.bytes);
+    }
+    return number;
+}
+
+void mo_block_pool_trim(mo_block_pool *p)
+{
+    bool more = p->source.discard != NULL;
+    for (int32_t number = 0; more;) {
+        pthread_mutex_lock(&p->lock);
+        if (p->alive) {
+            number = discard_run(p, number);
+        }
+        more = p->alive && number < p->block_count;
+        pthread_mutex_unlock(&p->lock);
+    }
 }
 
 /* Blocks of a kind in a piece, and its chunks, have moved by this many bytes. */

@@ -21,6 +21,9 @@ typedef struct mo_block_source {
     void *owner;
     mo_status (*take)(void *owner, int kind, int64_t bytes, uint64_t *address, mo_error *err);
     void (*give)(void *owner, int kind, uint64_t address, int64_t bytes);
+    /* What is in these bytes, which lie in what was taken, is not needed: it may go back to the system until it is written again. NULL:
+     * it stays. */
+    void (*discard)(void *owner, int kind, uint64_t address, int64_t bytes);
     const uint8_t *kind; /* [layers], the owner's: the kind of each layer's blocks; NULL: 0, of all */
     int kinds;           /* at most MO_BLOCK_KINDS; 0: 1 */
     bool
@@ -51,6 +54,9 @@ mo_status mo_block_pool_enter(mo_block_pool *pool, const mo_block_need *needs, i
 void mo_block_pool_leave(mo_block_pool *pool, int home); /* it holds nothing any more */
 /* Frees unused memory that states beyond the plan brought. */
 void mo_block_pool_sweep(mo_block_pool *pool);
+/* Gives memory of free blocks back to the system, where the source can: blocks and their addresses stay, and take memory again when they
+ * are written. Others wait for a few MiB at a time. */
+void mo_block_pool_trim(mo_block_pool *pool);
 /* Memory of this kind is lost: the source gives other memory for it, and blocks keep their numbers. What was in them is gone. Only
  * where kinds are apart. On failure some of it is as it was. */
 mo_status mo_block_pool_renew(mo_block_pool *pool, int kind, mo_error *err);

@@ -35,12 +35,58 @@ static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t con
         const mo_mamba *m = &layer->mamba;
         return recurrent((m->taps - 1) * mo_mamba_channels(m), m->inner * m->states);
     }
+    if (layer->mixer == MO_MIXER_NONE) {
+        mo_state_layer none = recurrent(0, 0);
+        none.delta_at = 64; /* every layer has a table, and blocks have bytes */
+        return none;
+    }
     const mo_attention *a = &layer->attention;
-    const int64_t length = mo_kv_table_length(context, a->window, batch);
+    const int64_t window = mo_attention_window(a), length = mo_kv_table_length(context, window, batch);
     return (mo_state_layer){.length = length,
                             .kv = mo_attention_cache(a, kv),
-                            .window = a->window,
+                            .window = window,
                             .circular = length * MO_KV_BLOCK < context};
+}
+
+/* Does the layer have a table of compressed keys? */
+static bool compresses(const mo_layer *layer)
+{
+    return layer->mixer == MO_MIXER_ATTENTION && layer->attention.compressed.ratio > 0;
+}
+
+/* That table. */
+static mo_state_layer describe_compressed(const mo_layer *layer, mo_kv_type kv, int64_t context)
+{
+    const mo_attention *a = &layer->attention;
+    mo_state_layer l = {.length = mo_kv_table_length(context, 0, 1),
+                        .kv = mo_attention_cache(a, kv),
+                        .ratio = a->compressed.ratio};
+    l.kv.index = (int)a->compressed.index.length;
+    return l;
+}
+
+/* Tables of a state. */
+static int tables_of(const mo_model_spec *spec)
+{
+    int count = spec->layer_count;
+    for (int i = 0; i < spec->layer_count; i++) {
+        count += compresses(&spec->layers[i]);
+    }
+    return count;
+}
+
+/* All of them; the list is [tables_of(spec)]. */
+static void describe_all(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch,
+                         mo_state_layer *list)
+{
+    int count = spec->layer_count;
+    for (int i = 0; i < spec->layer_count; i++) {
+        list[i] = describe(&spec->layers[i], kv, context, batch);
+        if (compresses(&spec->layers[i])) {
+            list[i].compressed = count;
+            list[count++] = describe_compressed(&spec->layers[i], kv, context);
+        }
+    }
 }
 
 /* Are some of the model's layers remote? */
@@ -49,8 +95,17 @@ static bool has_remote_layers(const mo_model_spec *spec)
     return spec->all_count > spec->layer_count;
 }
 
+/* Bytes of a compressed key with that of the indexer. */
+static int64_t compressed_bytes(const mo_state_layer *l)
+{
+    return mo_kv_bytes(l->kv.type, l->kv.k_len) + mo_kv_index_bytes(l->kv);
+}
+
 static int64_t block_bytes(const mo_state_layer *l)
 {
+    if (l->ratio) {
+        return MO_KV_BLOCK / l->ratio * compressed_bytes(l);
+    }
     return l->recurrent ? l->delta_at + l->delta_values * (int64_t)sizeof(float) : mo_kv_block_bytes(l->kv);
 }
 
@@ -75,20 +130,23 @@ static int64_t total_blocks(const mo_state_layer *l, const mo_state_size *size)
 
 static bool share_of(const mo_model_spec *spec, const mo_state_size *size, shares *out)
 {
-    const size_t layers = (size_t)spec->layer_count;
+    const size_t count = (size_t)tables_of(spec);
+    mo_state_layer *tables = calloc(count + 1, sizeof *tables);
     *out = (shares){0};
-    out->needs = calloc(layers + 1, sizeof *out->needs);
-    out->total = calloc(layers + 1, sizeof *out->total);
-    if (!out->needs || !out->total) {
+    out->needs = calloc(count + 1, sizeof *out->needs);
+    out->total = calloc(count + 1, sizeof *out->total);
+    if (!out->needs || !out->total || !tables) {
+        free(tables);
         return false;
     }
-    for (size_t i = 0; i < layers; i++) {
-        const mo_state_layer l = describe(&spec->layers[i], size->kv, size->context, size->batch);
-        out->needs[i] = (mo_block_need){.bytes = block_bytes(&l), .count = l.length};
-        out->total[i] = total_blocks(&l, size);
+    describe_all(spec, size->kv, size->context, size->batch, tables);
+    for (size_t i = 0; i < count; i++) {
+        out->needs[i] = (mo_block_need){.bytes = block_bytes(&tables[i]), .count = tables[i].length};
+        out->total[i] = total_blocks(&tables[i], size);
     }
+    free(tables);
     out->share = (mo_block_share){.needs = out->needs,
-                                  .layers = spec->layer_count,
+                                  .layers = (int)count,
                                   .states = size->sessions,
                                   .total = out->total,
                                   .kept_bytes = size->kept_bytes,
@@ -105,7 +163,7 @@ static void free_shares(shares *s)
 /* As mo_block_share_bytes() counts, but without lists, since a size has to be known when memory is out, too. */
 int64_t mo_state_pool_bytes(const mo_model_spec *spec, const mo_state_size *size)
 {
-    int64_t bytes = 0, unit = 64;
+    int64_t bytes = 0, unit = 64; /* blocks of compressed keys have fewer bytes than those of their windows */
     for (int i = 0; i < spec->layer_count; i++) {
         const mo_state_layer l = describe(&spec->layers[i], size->kv, size->context, size->batch);
         const int64_t block = mo_block_aligned(block_bytes(&l)), share = mo_state_layer_share(spec, size, i);
@@ -116,18 +174,42 @@ int64_t mo_state_pool_bytes(const mo_model_spec *spec, const mo_state_size *size
     return kept > INT64_MAX - bytes ? INT64_MAX : bytes + kept;
 }
 
+static int64_t table_share(const mo_state_layer *l, const mo_state_size *size)
+{
+    const int64_t bytes = mo_block_aligned(block_bytes(l)), total = total_blocks(l, size);
+    return total > INT64_MAX / bytes ? INT64_MAX : total * bytes;
+}
+
 int64_t mo_state_layer_share(const mo_model_spec *spec, const mo_state_size *size, int layer)
 {
     const mo_state_layer l = describe(&spec->layers[layer], size->kv, size->context, size->batch);
-    const int64_t bytes = mo_block_aligned(block_bytes(&l)), total = total_blocks(&l, size);
-    return total > INT64_MAX / bytes ? INT64_MAX : total * bytes;
+    const int64_t own = table_share(&l, size);
+    if (!compresses(&spec->layers[layer])) {
+        return own;
+    }
+    const mo_state_layer keys = describe_compressed(&spec->layers[layer], size->kv, size->context);
+    const int64_t more = table_share(&keys, size);
+    return more > INT64_MAX - own ? INT64_MAX : own + more;
+}
+
+/* Rows of its window and of blocks, and where there is an indexer its keys of all blocks. */
+static int64_t compressed_read(const mo_attention *a, mo_kv_type kv, int64_t context)
+{
+    const int64_t blocks = a->compressed.ratio ? context / a->compressed.ratio : 0, top = a->index.top;
+    const int64_t rows = (a->window < context ? a->window : context) + (top && top < blocks ? top : blocks);
+    return rows * mo_kv_bytes(kv, (int)a->k_len) + blocks * 4 * a->compressed.index.length;
 }
 
 int64_t mo_state_read_bytes(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int layer)
 {
     const mo_state_layer l = describe(&spec->layers[layer], kv, context, 1);
-    const int64_t seen = l.window && l.window < context ? l.window : context;
-    return l.recurrent ? 0 : mo_kv_block_bytes(l.kv) * seen / MO_KV_BLOCK;
+    if (!l.recurrent && spec->layers[layer].attention.compressed.groups) {
+        return compressed_read(&spec->layers[layer].attention, kv, context);
+    }
+    const int64_t top = l.recurrent ? 0 : spec->layers[layer].attention.index.top;
+    const int64_t some = top && (!l.window || top < l.window) ? top : l.window;
+    const int64_t seen = some && some < context ? some : context;
+    return l.recurrent ? 0 : mo_kv_index_at(l.kv) * seen / MO_KV_BLOCK + mo_kv_index_bytes(l.kv) * context;
 }
 
 int64_t mo_state_layer_bytes(const mo_model_spec *spec, const mo_state_size *size, int layer)
@@ -146,6 +228,9 @@ int64_t mo_state_entries(const mo_model_spec *spec, int64_t context, int64_t bat
     int64_t entries = 0;
     for (int i = 0; i < spec->layer_count; i++) {
         entries += describe(&spec->layers[i], MO_KV_I16, context, batch).length;
+        if (compresses(&spec->layers[i])) {
+            entries += describe_compressed(&spec->layers[i], MO_KV_I16, context).length;
+        }
     }
     return entries;
 }
@@ -157,7 +242,7 @@ mo_status mo_state_pool(const mo_model_spec *spec, const mo_state_size *size, bo
 {
     shares s;
     const bool listed = share_of(spec, size, &s);
-    *out = listed ? mo_block_pool_open(s.needs, spec->layer_count, source, planned ? &s.share : NULL) : NULL;
+    *out = listed ? mo_block_pool_open(s.needs, tables_of(spec), source, planned ? &s.share : NULL) : NULL;
     free_shares(&s);
     return *out ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for the lists of the sessions' state");
 }
@@ -170,7 +255,7 @@ static mo_status no_tables(mo_error *err)
 mo_status mo_state_blocks(const mo_state *s, mo_block_pool *pool, mo_block_holder who, int64_t length,
                           mo_blocks *out, mo_error *err)
 {
-    const int layers = s->spec->layer_count;
+    const int layers = s->count;
     mo_blocks_layer *shape = calloc((size_t)layers + 1, sizeof *shape);
     if (!shape) {
         return no_tables(err);
@@ -203,7 +288,7 @@ static void point(mo_state *s, int layer, int64_t entry, uint64_t address)
 static void point_all(mo_state *s)
 {
     mo_block_pool_lock(s->here.pool);
-    for (int i = 0; i < s->spec->layer_count; i++) {
+    for (int i = 0; i < s->count; i++) {
         for (int64_t e = 0; e < s->layers[i].length; e++) {
             const int32_t number = s->here.layer[i].numbers[e];
             point(s, i, e, number >= 0 ? mo_block_address(s->here.pool, number) : 0);
@@ -214,24 +299,24 @@ static void point_all(mo_state *s)
 
 static bool lay_tables(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch)
 {
-    const size_t layers = (size_t)spec->layer_count;
-    *s = (mo_state){.spec = spec, .kv = kv, .context = context, .batch = batch, .anew = true};
-    s->layers = calloc(layers + 1, sizeof *s->layers);
+    *s = (mo_state){
+        .spec = spec, .kv = kv, .context = context, .batch = batch, .anew = true, .count = tables_of(spec)};
+    s->layers = calloc((size_t)s->count + 1, sizeof *s->layers);
     s->tables = calloc((size_t)mo_state_entries(spec, context, batch) + 1, sizeof *s->tables);
     if (!s->layers || !s->tables) {
         mo_state_drop(s);
         return false;
     }
     uint8_t **table = s->tables;
-    for (size_t i = 0; i < layers; i++) {
+    describe_all(spec, kv, context, batch, s->layers);
+    for (int i = 0; i < s->count; i++) {
         mo_state_layer *l = &s->layers[i];
-        *l = describe(&spec->layers[i], kv, context, batch);
         l->blocks = table;
         table += l->length;
         s->recurrent |= l->recurrent;
     }
     for (int i = 0; has_remote_layers(spec) && i < spec->all_count; i++) {
-        s->recurrent |= spec->all_layers[i].mixer != MO_MIXER_ATTENTION;
+        s->recurrent |= mo_layer_recurrent(&spec->all_layers[i]);
     }
     return true;
 }
@@ -242,7 +327,7 @@ mo_status mo_state_view(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, i
     if (!lay_tables(s, spec, kv, context, batch)) {
         return no_tables(err);
     }
-    for (int i = 0; i < spec->layer_count; i++) {
+    for (int i = 0; i < s->count; i++) {
         for (int64_t e = 0; e < s->layers[i].length && e < blocks->layer[i].length; e++) {
             point(s, i, e, mo_blocks_address(blocks, i, e));
         }
@@ -253,7 +338,7 @@ mo_status mo_state_view(mo_state *s, const mo_model_spec *spec, mo_kv_type kv, i
 
 void mo_state_view_tail(mo_state *s, const mo_blocks *tail, int64_t first, int64_t end)
 {
-    for (int i = 0; i < s->spec->layer_count; i++) {
+    for (int i = 0; i < s->count; i++) {
         for (int64_t n = first; n < end; n++) {
             point(s, i, n % s->layers[i].length, mo_blocks_address(tail, i, n % tail->layer[i].length));
         }
@@ -330,7 +415,7 @@ static bool goes_back(const mo_state *s, const mo_state_mark *mark, int64_t leng
     if (length >= mark->length) {
         return length == mark->length;
     }
-    for (int i = 0; i < s->spec->layer_count; i++) {
+    for (int i = 0; i < s->count; i++) {
         if (!layer_goes_back(&s->layers[i], mark, length)) {
             return false;
         }
@@ -367,6 +452,15 @@ bool mo_state_trim(mo_state *s, int64_t length)
         s->length = length;
     }
     return true;
+}
+
+void mo_state_extend(mo_state *s, int64_t kept, int64_t written)
+{
+    const int64_t end = s->length + written;
+    s->length += kept;
+    if ((s->length + MO_KV_BLOCK - 1) / MO_KV_BLOCK < (end + MO_KV_BLOCK - 1) / MO_KV_BLOCK) {
+        mo_blocks_trim(mo_state_place(s), s->length);
+    }
 }
 
 int64_t mo_state_least(const mo_state *s, mo_state_mark mark)
@@ -454,24 +548,64 @@ mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head)
     return mo_kv_head_of(l->kv, kv_head, l->blocks, l->length);
 }
 
+float *mo_state_index(const mo_state *s, int layer, int64_t u)
+{
+    const mo_state_layer *l = &s->layers[layer];
+    uint8_t *block = l->blocks[mo_kv_entry(u, l->length)];
+    return (float *)(void *)(block + mo_kv_index_at(l->kv)) + u % MO_KV_BLOCK * l->kv.index;
+}
+
+static uint8_t *compressed_block(const mo_state *s, int layer, int64_t n, int64_t *place)
+{
+    const mo_state_layer *l = &s->layers[s->layers[layer].compressed];
+    const int64_t run = MO_KV_BLOCK / l->ratio;
+    *place = n % run;
+    return l->blocks[n / run];
+}
+
+uint8_t *mo_state_compressed(const mo_state *s, int layer, int64_t n)
+{
+    const mo_state_layer *l = &s->layers[s->layers[layer].compressed];
+    int64_t place;
+    uint8_t *block = compressed_block(s, layer, n, &place);
+    return block + MO_KV_BLOCK / l->ratio * mo_kv_index_bytes(l->kv) +
+           place * mo_kv_bytes(l->kv.type, l->kv.k_len);
+}
+
+float *mo_state_compressed_index(const mo_state *s, int layer, int64_t n)
+{
+    int64_t place;
+    uint8_t *block = compressed_block(s, layer, n, &place);
+    return (float *)(void *)block + place * s->layers[s->layers[layer].compressed].kv.index;
+}
+
+int64_t mo_state_compressed_run(const mo_attention *a)
+{
+    return MO_KV_BLOCK / a->compressed.ratio;
+}
+
 /* ---- Saving -----------------------------------------------------------------------------------
  * A windowed layer saves the positions its window can still see at the saved length; what a longer table
  * also holds is left out. */
 
-/* Bytes of a position's key and value; a latent row is both, unless it has codes: then its value and its tail are saved. */
+/* Bytes of a position's key and value; a shared row is both, and so is a latent one, unless it has codes: then its value and its tail are
+ * saved. */
 static int64_t saved_vectors(const mo_kv_shape *s)
 {
     const mo_kv_head kv = mo_kv_head_of(*s, 0, NULL, 0);
-    return s->tail && !mo_kv_coded(s->type) ? kv.k_bytes : kv.k_bytes + kv.v_bytes;
+    return s->shared || (s->tail && !mo_kv_coded(s->type)) ? kv.k_bytes : kv.k_bytes + kv.v_bytes;
 }
 
 int64_t mo_state_row_bytes(const mo_kv_shape *kv)
 {
-    return kv->heads * saved_vectors(kv);
+    return kv->heads * saved_vectors(kv) + mo_kv_index_bytes(*kv);
 }
 
 static int64_t saved_layer(const mo_state_layer *l, int64_t length)
 {
+    if (l->ratio) {
+        return length / l->ratio * compressed_bytes(l);
+    }
     return l->recurrent ? (l->conv_values + l->delta_values) * (int64_t)sizeof(float)
                         : (length - first_seen(l, length)) * mo_state_row_bytes(&l->kv);
 }
@@ -479,7 +613,7 @@ static int64_t saved_layer(const mo_state_layer *l, int64_t length)
 static int64_t saved_bytes(const mo_state *s, int64_t length)
 {
     int64_t bytes = 0;
-    for (int i = 0; i < s->spec->layer_count; i++) {
+    for (int i = 0; i < s->count; i++) {
         bytes += saved_layer(&s->layers[i], length);
     }
     return bytes;
@@ -504,7 +638,7 @@ size_t mo_state_saved_bytes(const mo_state *s)
 static int64_t transfer_vector(const mo_kv_head *kv, int64_t u, bool value, uint8_t *at, bool out)
 {
     const int64_t bytes = value ? kv->v_bytes : kv->k_bytes;
-    if (value && kv->tail && !mo_kv_coded(kv->type)) {
+    if (value && (kv->shared || (kv->tail && !mo_kv_coded(kv->type)))) {
         return 0; /* the key has it */
     }
     if (mo_kv_coded(kv->type) && out) {
@@ -518,25 +652,62 @@ static int64_t transfer_vector(const mo_kv_head *kv, int64_t u, bool value, uint
     return bytes;
 }
 
+/* Positions begin .. end - 1 of a head between the cache and `at`; the bytes of them. */
+static int64_t move_head(const mo_kv_head *kv, int64_t begin, int64_t end, uint8_t *at, bool out)
+{
+    uint8_t *next = at;
+    for (int64_t u = begin; u < end; u++) {
+        next += transfer_vector(kv, u, false, next, out);
+        next += transfer_vector(kv, u, true, next, out);
+    }
+    return next - at;
+}
+
+/* The same of the indexer's keys. */
+static int64_t move_index(const mo_kv_shape *kv, uint8_t *const *blocks, int64_t length, int64_t begin,
+                          int64_t end, uint8_t *at, bool out)
+{
+    const int64_t bytes = mo_kv_index_bytes(*kv);
+    for (int64_t u = begin; bytes && u < end; u++, at += bytes) {
+        uint8_t *key = blocks[mo_kv_entry(u, length)] + mo_kv_index_at(*kv) + u % MO_KV_BLOCK * bytes;
+        memcpy(out ? at : key, out ? key : at, (size_t)bytes);
+    }
+    return bytes * (end - begin);
+}
+
 int64_t mo_state_move_rows(const mo_kv_shape *kv, uint8_t *const *blocks, int64_t length, int64_t begin,
                            int64_t end, uint8_t *rows, bool out)
 {
     uint8_t *at = rows;
     for (int h = 0; h < kv->heads; h++) {
         const mo_kv_head head = mo_kv_head_of(*kv, h, blocks, length);
-        for (int64_t u = begin; u < end; u++) {
-            at += transfer_vector(&head, u, false, at, out);
-            at += transfer_vector(&head, u, true, at, out);
-        }
+        at += move_head(&head, begin, end, at, out);
     }
+    at += move_index(kv, blocks, length, begin, end, at, out);
     return at - rows;
+}
+
+/* The first `count` compressed keys of a table between the state and `at`; the bytes of them. */
+static int64_t move_compressed(const mo_state_layer *l, int64_t count, uint8_t *at, bool out)
+{
+    const int64_t run = MO_KV_BLOCK / l->ratio, row = mo_kv_bytes(l->kv.type, l->kv.k_len),
+                  index = mo_kv_index_bytes(l->kv);
+    uint8_t *next = at;
+    for (int64_t n = 0; n < count; n++) {
+        uint8_t *block = l->blocks[n / run], *key = block + n % run * index,
+                *values = block + run * index + n % run * row;
+        memcpy(out ? next : key, out ? key : next, (size_t)index);
+        memcpy(out ? next + index : values, out ? values : next + index, (size_t)row);
+        next += index + row;
+    }
+    return next - at;
 }
 
 /* Moves every saved piece between the state and `saved`, in one fixed order. */
 static void transfer(const mo_state *s, uint8_t *saved, bool out)
 {
     uint8_t *at = saved;
-    for (int i = 0; i < s->spec->layer_count; i++) {
+    for (int i = 0; i < s->count; i++) {
         const mo_state_layer *l = &s->layers[i];
         uint8_t *pieces[2] = {(uint8_t *)l->conv, (uint8_t *)l->delta};
         const int64_t sizes[2] = {l->conv_values * 4, l->delta_values * 4};
@@ -548,7 +719,9 @@ static void transfer(const mo_state *s, uint8_t *saved, bool out)
             }
             at += sizes[p];
         }
-        if (!l->recurrent) {
+        if (l->ratio) {
+            at += move_compressed(l, s->length / l->ratio, at, out);
+        } else if (!l->recurrent) {
             at += mo_state_move_rows(&l->kv, l->blocks, l->length, first_seen(l, s->length), s->length, at,
                                      out);
         }
@@ -564,7 +737,7 @@ void mo_state_save(const mo_state *s, uint8_t *out)
 static bool saves_all(const mo_state *s, int64_t length)
 {
     bool all = true;
-    for (int i = 0; i < s->spec->layer_count; i++) {
+    for (int i = 0; i < s->count; i++) {
         all = all && !s->layers[i].recurrent && first_seen(&s->layers[i], length) == 0;
     }
     return all;
@@ -574,16 +747,20 @@ static bool saves_all(const mo_state *s, int64_t length)
 static void take_first(const mo_state *s, const uint8_t *saved, int64_t all)
 {
     uint8_t *at = (uint8_t *)saved;
-    for (int i = 0; i < s->spec->layer_count; i++) {
+    for (int i = 0; i < s->count; i++) {
         const mo_state_layer *l = &s->layers[i];
+        if (l->ratio) {
+            move_compressed(l, s->length / l->ratio, at, false);
+            at += saved_layer(l, all);
+            continue;
+        }
         for (int h = 0; h < l->kv.heads; h++) {
             const mo_kv_head head = mo_kv_head_of(l->kv, h, l->blocks, l->length);
-            for (int64_t u = 0; u < s->length; u++) {
-                at += transfer_vector(&head, u, false, at, false);
-                at += transfer_vector(&head, u, true, at, false);
-            }
+            at += move_head(&head, 0, s->length, at, false);
             at += (all - s->length) * saved_vectors(&l->kv);
         }
+        at += move_index(&l->kv, l->blocks, l->length, 0, s->length, at, false);
+        at += (all - s->length) * mo_kv_index_bytes(l->kv);
     }
 }
 

@@ -1,7 +1,10 @@
 /* State: what a conversation leaves in a model's layers: the KV cache (all positions, or a window's) in blocks of
  * 128 positions behind a table (numeric/kv.h), and the recurrent state of other layers, which is one block. Blocks are
  * taken from a pool as positions are written, and states and snapshots of a pool share them: a shared block is copied
- * before it is written. */
+ * before it is written.
+ *
+ * Compressed attention has two tables: that of the layer is a window, with what compressors read of its positions; another, behind those of
+ * all layers, holds the keys of whole blocks of tokens, for every 128 positions. */
 #ifndef MO_KV_STATE_H
 #define MO_KV_STATE_H
 
@@ -16,7 +19,9 @@ static inline mo_kv_shape mo_attention_cache(const mo_attention *a, mo_kv_type k
                          .heads = a->kv_heads,
                          .k_len = (int)a->k_len,
                          .v_len = (int)a->v_len,
-                         .tail = (int)mo_attention_tail(a)};
+                         .index = (int)mo_attention_index(a),
+                         .tail = (int)mo_attention_tail(a),
+                         .shared = a->compressed.groups > 0};
 }
 
 typedef struct mo_state_layer {
@@ -25,8 +30,11 @@ typedef struct mo_state_layer {
     bool recurrent;
     /* Attention: */
     mo_kv_shape kv;
-    int64_t window; /* positions that a token sees; 0: all */
+    int64_t window; /* positions that are kept behind a token; 0: all */
     bool circular;  /* fewer positions than the context: older ones are overwritten */
+    int compressed; /* the table of its compressed keys; 0: there is none */
+    /* Compressed keys: of as many positions each; 0: the table is not theirs. kv is as that of the layer, with the indexer's keys. */
+    int64_t ratio;
     /* Other mixers: both in the layer's only block, NULL before the first step. */
     float *conv;  /* [taps - 1][channels], oldest first */
     float *delta; /* [v_heads][head][head]; short convolution: none; Mamba: as in numeric/mamba.h */
@@ -50,8 +58,9 @@ typedef struct mo_state {
     struct mo_gpu_session *gpu_session;       /* its part on the device; NULL: it is in RAM */
     const struct mo_accelerator *accelerator; /* whose gpu_session it is */
     unsigned losses; /* of the engine when it began there: with more since then, what it holds is gone */
-    mo_state_layer *layers;
-    uint8_t **tables; /* of all layers */
+    mo_state_layer *layers; /* [count]: of all layers, then of compressed keys */
+    int count;
+    uint8_t **tables; /* of all of them */
     int64_t number;   /* by which other ranks know it (engine/remote_layers.h); 0: none does */
 } mo_state;
 
@@ -110,6 +119,9 @@ static inline mo_blocks *mo_state_place(mo_state *s)
 /* Forgets everything. */
 void mo_state_reset(mo_state *s);
 
+/* A step has written `written` positions behind those it held, of which the first `kept` stay. */
+void mo_state_extend(mo_state *s, int64_t kept, int64_t written);
+
 /* Forgets positions from `length` on. False when that cannot be done (recurrent layers, or a window has already lost
  * what the shorter sequence would see): the state is then unchanged. */
 bool mo_state_trim(mo_state *s, int64_t length);
@@ -137,8 +149,17 @@ void mo_state_see_there(mo_state *s, int layer);
 /* One KV head of an attention layer, for the kernels. */
 mo_kv_head mo_state_head(const mo_state *s, int layer, int kv_head);
 
+/* The keys of a layer's indexer from position u on, as far as its block goes. */
+float *mo_state_index(const mo_state *s, int layer, int64_t u);
+
+/* Compressed key n of a layer: its row, mo_kv_bytes() bytes, and the indexer's; those after it follow as far as a block of the table goes: for
+ * mo_state_compressed_run() keys in all. */
+uint8_t *mo_state_compressed(const mo_state *s, int layer, int64_t n);
+float *mo_state_compressed_index(const mo_state *s, int layer, int64_t n);
+int64_t mo_state_compressed_run(const mo_attention *a);
+
 /* Bytes of a position of the KV cache in an attention layer, as they are saved; and those of positions begin .. end - 1 between
- * blocks in RAM and `rows`, to which out: they go. Head by head; returns the bytes. */
+ * blocks in RAM and `rows`, to which out: they go. Head by head, then the indexer's; returns the bytes. */
 int64_t mo_state_row_bytes(const mo_kv_shape *kv);
 int64_t mo_state_move_rows(const mo_kv_shape *kv, uint8_t *const *blocks, int64_t length, int64_t begin,
                            int64_t end, uint8_t *rows, bool out);

@@ -100,8 +100,8 @@ static void sizes_text(const int64_t size[4], char *text, size_t bytes)
     }
 }
 
-/* False, and the failure recorded, when the tensor has other sizes or a type that cannot be computed with. */
-static bool fits(mo_binder *b, const mo_gguf_tensor *t, int64_t n0, int64_t n1, int64_t n2)
+/* False, and the failure recorded, when the tensor has other sizes. */
+static bool has_sizes(mo_binder *b, const mo_gguf_tensor *t, int64_t n0, int64_t n1, int64_t n2)
 {
     const int64_t wanted[4] = {n0, n1, n2, 1};
     char found_text[128], wanted_text[128];
@@ -116,7 +116,14 @@ static bool fits(mo_binder *b, const mo_gguf_tensor *t, int64_t n0, int64_t n1, 
                      "%s: tensor %s has the shape %s, but the metadata require %s; the "
                      "file is damaged or made for another architecture, download it again",
                      file_of(b, t), t->name, found_text, wanted_text);
-    } else if (t->format->kind == MO_KIND_INTEGER) {
+    }
+    return good(b);
+}
+
+/* The same when it has a type that cannot be computed with. */
+static bool fits(mo_binder *b, const mo_gguf_tensor *t, int64_t n0, int64_t n1, int64_t n2)
+{
+    if (has_sizes(b, t, n0, n1, n2) && t->format->kind == MO_KIND_INTEGER) {
         mo_bind_fail(b, MO_EFORMAT,
                      "%s: tensor %s has %s values, which are not supported; "
                      "the file was converted incorrectly, download it again",
@@ -165,7 +172,7 @@ static void bind_vectors(mo_binder *b, const float **out, int64_t n, int64_t cou
     *out = NULL;
     if (!t && !optional) {
         missing(b, name, "");
-    } else if (t && fits(b, t, n, count, 1)) {
+    } else if (t && (taps && t->size[1] == 1 ? fits(b, t, n, 1, count) : fits(b, t, n, count, 1))) {
         binding(b,
                 (mo_binding){.tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out, .taps = taps});
     }
@@ -199,6 +206,26 @@ void mo_bind_taps(mo_binder *b, const float **out, int taps, int64_t n, const ch
     bind_vectors(b, out, taps, n, taps, false, name);
 }
 
+void mo_bind_numbers(mo_binder *b, const float **out, int64_t n, int64_t count, int64_t below,
+                     const char *fmt, ...)
+{
+    char name[NAME_BYTES];
+    FORMAT(name, fmt);
+    const mo_gguf_tensor *t = good(b) ? find(b, name, "") : NULL;
+    *out = NULL;
+    if (!t) {
+        missing(b, name, "");
+    } else if (has_sizes(b, t, n, count, 1) && t->format->type != MO_I32) {
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: tensor %s has %s values instead of I32; "
+                     "the file was converted incorrectly, download it again",
+                     file_of(b, t), t->name, t->format->name);
+    } else if (good(b)) {
+        binding(b, (mo_binding){
+                       .tensor = t, .place = MO_PLACE_VECTOR, .count = 1, .vector = out, .below = below});
+    }
+}
+
 /* ---- Matrices ---- */
 
 static mo_weights view_of(const mo_gguf_tensor *t, int64_t cols, int64_t rows)
@@ -212,6 +239,7 @@ typedef struct request {
     const int32_t *order;
     bool scaled;
     int64_t parts; /* the tensor is a stack of this many; 0: not a stack */
+    bool flat;     /* or may be one matrix of all of them */
 } request;
 
 static void bind_bias(mo_binder *b, mo_linear *out, const request *r, const char *name)
@@ -248,7 +276,7 @@ static void bind_matrix(mo_binder *b, mo_linear *out, const request *r, const ch
         missing(b, name, ".weight");
         return;
     }
-    const int64_t parts = r->parts ? r->parts : 1;
+    const int64_t parts = r->parts && !(r->flat && t->size[2] == 1) ? r->parts : 1;
     if (!fits(b, t, r->cols, r->total / parts, parts)) {
         return;
     }
@@ -326,6 +354,20 @@ void mo_bind_stacked(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, i
 {
     const request r = {
         .cols = cols, .rows = parts * rows, .total = parts * rows, .scaled = true, .parts = parts};
+    char name[NAME_BYTES];
+    FORMAT(name, fmt);
+    bind_matrix(b, out, &r, name);
+}
+
+void mo_bind_grouped(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, int64_t parts, const char *fmt,
+                     ...)
+{
+    const request r = {.cols = cols,
+                       .rows = parts * rows,
+                       .total = parts * rows,
+                       .scaled = true,
+                       .parts = parts,
+                       .flat = true};
     char name[NAME_BYTES];
     FORMAT(name, fmt);
     bind_matrix(b, out, &r, name);
@@ -427,7 +469,9 @@ static void bind_lone(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
     const size_t before = b->count;
     for (int e = 0; e < moe->experts; e++) {
         mo_expert *expert = &moe->expert[e];
-        mo_bind_linear(b, &expert->gate, width_in, moe->width, "blk.%d.ffn_gate.%d", layer, e);
+        if (mo_gated(moe->activation)) {
+            mo_bind_linear(b, &expert->gate, width_in, moe->width, "blk.%d.ffn_gate.%d", layer, e);
+        }
         mo_bind_linear(b, &expert->up, width_in, moe->width, "blk.%d.ffn_up.%d", layer, e);
         mo_bind_linear(b, &expert->down, moe->width, width_in, "blk.%d.ffn_down.%d", layer, e);
     }
@@ -440,11 +484,12 @@ static void bind_lone(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
 
 void mo_bind_experts(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
 {
+    moe->io = width_in;
     moe->expert = mo_bind_alloc(b, (size_t)moe->experts, sizeof *moe->expert);
     if (!moe->expert) {
         return;
     }
-    if (mo_bind_has(b, "blk.%d.ffn_gate.0", layer) && !mo_bind_has(b, "blk.%d.ffn_gate_exps", layer)) {
+    if (mo_bind_has(b, "blk.%d.ffn_up.0", layer) && !mo_bind_has(b, "blk.%d.ffn_up_exps", layer)) {
         bind_lone(b, layer, width_in, moe);
         return;
     }
@@ -453,7 +498,8 @@ void mo_bind_experts(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
     stack gate = {.moe = moe, .first = &moe->expert[0].gate, .cols = width_in, .rows = hidden};
     stack up = {.moe = moe, .first = &moe->expert[0].up, .cols = width_in, .rows = hidden};
     snprintf(name, sizeof name, "blk.%d.ffn_gate_up_exps", layer);
-    if (find(b, name, ".weight")) { /* gate rows first; the format has no scale for the two together */
+    if (mo_gated(moe->activation) &&
+        find(b, name, ".weight")) { /* gate rows first; the format has no scale for the two together */
         gate.total = up.total = 2 * hidden;
         up.row = hidden;
         bind_stack(b, &gate, name);
@@ -461,8 +507,10 @@ void mo_bind_experts(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
     } else {
         gate.total = up.total = hidden;
         gate.scaled = up.scaled = true;
-        snprintf(name, sizeof name, "blk.%d.ffn_gate_exps", layer);
-        bind_stack(b, &gate, name);
+        if (mo_gated(moe->activation)) {
+            snprintf(name, sizeof name, "blk.%d.ffn_gate_exps", layer);
+            bind_stack(b, &gate, name);
+        }
         snprintf(name, sizeof name, "blk.%d.ffn_up_exps", layer);
         bind_stack(b, &up, name);
     }
@@ -501,6 +549,12 @@ static void prepare(mo_binder *b, const mo_rope_setup *setup, const float *facto
     }
 }
 
+/* A file whose layers rotate different numbers of values has factors for the most of them: the first ones serve. */
+static bool factors_fit(mo_binder *b, const mo_gguf_tensor *t, int64_t pairs)
+{
+    return fits(b, t, t->size[0] > pairs ? t->size[0] : pairs, 1, 1);
+}
+
 static const mo_rope *bind_rope(mo_binder *b, const mo_rope_setup *setup, const mo_gguf_tensor *t)
 {
     mo_rope *rope = mo_bind_alloc(b, 1, sizeof *rope);
@@ -508,7 +562,7 @@ static const mo_rope *bind_rope(mo_binder *b, const mo_rope_setup *setup, const 
         return NULL;
     }
     prepare(b, setup, NULL, rope); /* checks the numbers */
-    if (t && good(b) && fits(b, t, setup->n_rot / 2, 1, 1)) {
+    if (t && good(b) && factors_fit(b, t, setup->n_rot / 2)) {
         mo_rope_binding *w = mo_bind_alloc(b, 1, sizeof *w);
         if (w) {
             w->setup = *setup;

@@ -28,6 +28,7 @@ typedef struct mo_binding {
     const float **vector;  /* what is pointed at floats; the whole tensor is loaded, once */
     float times;           /* a vector that is loaded times this; 0: as it is */
     int64_t taps;          /* a vector of shape [taps, n] that is stored as [taps][n]; 0: as it is */
+    int64_t below;         /* integers from 0 to less than this, which become floats; 0: not integers */
     const int32_t
         *rows;    /* a matrix whose rows are gathered in another order: matrix->rows numbers, or NULL */
     int64_t unit; /* rows that are computed together: groups of interleaved rows must divide them; 0: all */
@@ -112,6 +113,10 @@ void mo_bind_factor(mo_binder *b, mo_linear *of, float factor);
 void mo_bind_stacked(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, int64_t parts, const char *fmt,
                      ...) MO_PRINTF(6, 7);
 
+/* The same of a tensor that may also be one matrix of all parts' rows. */
+void mo_bind_grouped(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, int64_t parts, const char *fmt,
+                     ...) MO_PRINTF(6, 7);
+
 /* The same made of a matrix that has `total` rows for every part: rows [row, row + cols) of each, transposed. In memory it is F32:
  * no format has blocks across rows. */
 void mo_bind_turned(mo_binder *b, mo_linear *out, int64_t cols, int64_t rows, int64_t parts, int64_t row,
@@ -124,15 +129,19 @@ void mo_bind_optional(mo_binder *b, const float **out, int64_t n, const char *fm
 /* A tensor of shape [n, count], as it is: `count` vectors one behind the other. */
 void mo_bind_vectors(mo_binder *b, const float **out, int64_t n, int64_t count, const char *fmt, ...)
     MO_PRINTF(5, 6);
-/* A tensor of shape [taps, n], transposed to [taps][n]. */
+/* A tensor of shape [taps, n] or [taps, 1, n], transposed to [taps][n]. */
 void mo_bind_taps(mo_binder *b, const float **out, int taps, int64_t n, const char *fmt, ...) MO_PRINTF(5, 6);
+
+/* A tensor of shape [n, count] of integers from 0 to less than `below`, which become floats. */
+void mo_bind_numbers(mo_binder *b, const float **out, int64_t n, int64_t count, int64_t below,
+                     const char *fmt, ...) MO_PRINTF(6, 7);
 
 /* The embedding. */
 void mo_bind_table(mo_binder *b, mo_weights *out, int64_t cols, int64_t rows, const char *name);
 
 /* The experts of layer n: merged ffn_gate_up_exps, separate ffn_{gate,up,down}_exps, or one tensor per
- * expert (blk.N.ffn_gate.E.weight), with their scales and biases. Needs moe->experts, used and width;
- * allocates moe->experts. */
+ * expert (blk.N.ffn_gate.E.weight), with their scales and biases; an activation without a gate has only the
+ * other two. Needs moe->experts, used, width and activation; sets io, allocates moe->expert. */
 void mo_bind_experts(mo_binder *b, int layer, int64_t width_in, mo_moe *moe);
 
 /* A rotation as the setup says, whose factors are those of `rope_freqs.weight` when with_factors is set and

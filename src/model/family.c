@@ -39,6 +39,23 @@ static const mo_family *const families[] = {
     &mo_family_hunyuan_dense,
     &mo_family_hunyuan_moe,
     &mo_family_deepseek2,
+    &mo_family_deepseek32,
+    &mo_family_glm_dsa,
+    &mo_family_afmoe,
+    &mo_family_laguna,
+    &mo_family_step35,
+    &mo_family_mimo2,
+    &mo_family_mistral3,
+    &mo_family_mistral4,
+    &mo_family_qwen3vlmoe,
+    &mo_family_hy_v3,
+    &mo_family_exaone_moe,
+    &mo_family_cohere2moe,
+    &mo_family_nemotron_h,
+    &mo_family_nemotron_h_moe,
+    &mo_family_kimi_linear,
+    &mo_family_bailingmoe3,
+    &mo_family_deepseek4,
 };
 /* clang-format on */
 
@@ -58,7 +75,7 @@ const mo_family *mo_family_find(const char *architecture)
     return NULL;
 }
 
-static const mo_family *family_of(mo_binder *b)
+const mo_family *mo_family_of(mo_binder *b)
 {
     const char *architecture = "", *type = "";
     if (b->status == MO_OK) {
@@ -151,7 +168,7 @@ static void check_router(mo_binder *b, int n, const mo_moe *moe)
     }
 }
 
-static void check_spec(mo_binder *b, const mo_model_spec *spec)
+void mo_family_check(mo_binder *b, const mo_model_spec *spec)
 {
     for (int n = 0; n < spec->layer_count && b->status == MO_OK; n++) {
         const mo_layer *layer = &spec->layers[n];
@@ -160,6 +177,7 @@ static void check_spec(mo_binder *b, const mo_model_spec *spec)
         case MO_MIXER_DELTA: check_delta(b, n, &layer->delta); break;
         case MO_MIXER_SHORT_CONV: break;
         case MO_MIXER_MAMBA: check_mamba(b, n, spec->width, &layer->mamba); break;
+        case MO_MIXER_NONE: break;
         }
         if (layer->routed) {
             check_router(b, n, &layer->moe);
@@ -185,7 +203,7 @@ static void bind_output(mo_binder *b, const mo_family *family, mo_model_spec *sp
 void mo_family_describe(mo_binder *b, mo_model_spec *spec)
 {
     mo_keys keys;
-    const mo_family *family = family_of(b);
+    const mo_family *family = mo_family_of(b);
     if (!family) {
         return;
     }
@@ -195,11 +213,23 @@ void mo_family_describe(mo_binder *b, mo_model_spec *spec)
     }
     *spec = (mo_model_spec){.layer_count = keys.layers,
                             .mtp_layers = keys.mtp_layers,
+                            .has_head = mo_family_has_head(b, family, &keys),
                             .width = keys.width,
                             .vocab = keys.vocab,
                             .context = keys.context,
                             .eps = keys.eps,
+                            .centered = keys.centered,
+                            .out_centered = keys.centered,
+                            .out_eps = keys.eps,
                             .embed_scale = 1.0f};
+    if (keys.centered && !family->centers) {
+        mo_bind_fail(
+            b, MO_EFORMAT,
+            "%s: key %s.attention.layer_norm_rms_epsilon is missing, and layer_norm_epsilon, which is "
+            "there, means norms that this architecture has not; download or convert the model again",
+            mo_gguf_part_path(b->gguf, 0), keys.architecture);
+        return;
+    }
     spec->layers = mo_bind_alloc(b, (size_t)keys.layers, sizeof *spec->layers);
     mo_bind_table(b, &spec->embed, keys.width, keys.vocab, "token_embd");
     mo_bind_vector(b, &spec->out_norm, keys.width, "%s",
@@ -213,6 +243,6 @@ void mo_family_describe(mo_binder *b, mo_model_spec *spec)
         mo_part_plain(b, &keys, &family->plain, spec);
     }
     if (b->status == MO_OK) {
-        check_spec(b, spec);
+        mo_family_check(b, spec);
     }
 }

@@ -24,13 +24,22 @@ static bool has_key(const mo_keys *k, const char *suffix)
     return mo_gguf_arch_key(k->gguf, suffix, key, sizeof key, NULL) == MO_OK && mo_gguf_find(k->gguf, key);
 }
 
+/* A list may have the model's layers alone, without those that predict further tokens. */
+static bool ends_before(const mo_keys *k, const mo_gguf_entry *e, int64_t index)
+{
+    mo_metadata_info info = {0};
+    mo_gguf_entry_info(e, &info);
+    return index >= k->layers && info.is_array && info.count == (uint64_t)k->layers;
+}
+
 mo_status mo_keys_int(const mo_keys *k, const char *suffix, int64_t index, int64_t otherwise, int64_t low,
                       int64_t high, int64_t *out, mo_error *err)
 {
     char key[256];
     int64_t n = otherwise;
     mo_status status = mo_gguf_arch_key(k->gguf, suffix, key, sizeof key, err);
-    if (status == MO_OK && mo_gguf_find(k->gguf, key)) {
+    const mo_gguf_entry *e = status == MO_OK ? mo_gguf_find(k->gguf, key) : NULL;
+    if (e && !ends_before(k, e, index)) {
         status = mo_gguf_i64_of(k->gguf, key, (uint64_t)index, &n, err);
     }
     if (status != MO_OK) {
@@ -46,6 +55,33 @@ mo_status mo_keys_int(const mo_keys *k, const char *suffix, int64_t index, int64
     return MO_OK;
 }
 
+static mo_status finite_real(const mo_keys *k, const char *key, float r, double *out, mo_error *err)
+{
+    if (!isfinite(r)) {
+        return mo_fail(err, MO_EFORMAT, "%s: key %s is not a finite number; download the file again",
+                       path_of(k), key);
+    }
+    *out = (double)r;
+    return MO_OK;
+}
+
+mo_status mo_keys_real_of(const mo_keys *k, const char *suffix, int64_t index, double otherwise, double *out,
+                          mo_error *err)
+{
+    char key[256];
+    float r = 0.0f;
+    mo_status status = mo_gguf_arch_key(k->gguf, suffix, key, sizeof key, err);
+    const mo_gguf_entry *e = status == MO_OK ? mo_gguf_find(k->gguf, key) : NULL;
+    if (status == MO_OK && (!e || ends_before(k, e, index))) {
+        *out = otherwise;
+        return MO_OK;
+    }
+    if (status == MO_OK) {
+        status = mo_gguf_f32_of(k->gguf, key, (uint64_t)index, &r, err);
+    }
+    return status == MO_OK ? finite_real(k, key, r, out, err) : status;
+}
+
 mo_status mo_keys_real(const mo_keys *k, const char *suffix, double otherwise, double *out, mo_error *err)
 {
     char key[256];
@@ -58,17 +94,11 @@ mo_status mo_keys_real(const mo_keys *k, const char *suffix, double otherwise, d
     if (status == MO_OK) {
         status = mo_gguf_f32(k->gguf, key, &r, err);
     }
-    if (status == MO_OK && !isfinite(r)) {
-        return mo_fail(err, MO_EFORMAT, "%s: key %s is not a finite number; download the file again",
-                       path_of(k), key);
-    }
-    if (status == MO_OK) {
-        *out = (double)r;
-    }
-    return status;
+    return status == MO_OK ? finite_real(k, key, r, out, err) : status;
 }
 
-mo_status mo_keys_windowed(const mo_keys *k, int layer, int64_t period, bool *out, mo_error *err)
+mo_status mo_keys_windowed(const mo_keys *k, int layer, int64_t period, bool full_first, bool *out,
+                           mo_error *err)
 {
     static const char suffix[] = "attention.sliding_window_pattern";
     char key[256];
@@ -84,7 +114,8 @@ mo_status mo_keys_windowed(const mo_keys *k, int layer, int64_t period, bool *ou
     int64_t n = period;
     status = mo_keys_int(k, suffix, layer, period, 0, info.is_array ? 1 : LAYERS_MAX, &n, err);
     if (status == MO_OK) {
-        *out = info.is_array ? n == 1 : n == 0 || layer % n < n - 1;
+        const int64_t full = full_first ? 0 : n - 1;
+        *out = info.is_array ? n == 1 : n == 0 || layer % n != full;
     }
     return status;
 }
@@ -156,6 +187,10 @@ static mo_status read_reals(mo_keys *k, mo_error *err)
 {
     double eps = 0.0;
     mo_status status = mo_keys_real(k, "attention.layer_norm_rms_epsilon", -1.0, &eps, err);
+    if (status == MO_OK && (eps == -1.0 || eps == 0.0) && has_key(k, "attention.layer_norm_epsilon")) {
+        k->centered = true;
+        status = mo_keys_real(k, "attention.layer_norm_epsilon", -1.0, &eps, err);
+    }
     if (status == MO_OK && !(eps >= 0.0 && eps < 1.0)) {
         return mo_fail(err, MO_EFORMAT,
                        "%s: key %s.attention.layer_norm_rms_epsilon is missing "

@@ -15,6 +15,7 @@ typedef struct mo_keys {
     int heads, kv_heads; /* of layer 0; others by mo_keys_int(). No kv_heads: the layer has another mixer */
     int64_t k_len, v_len;
     float eps;
+    bool centered; /* it is that of LayerNorm, as the file has none of RMSNorm */
     int64_t n_rot;
     double rope_base;
     int experts, experts_used;
@@ -30,9 +31,12 @@ mo_status mo_keys_read(const mo_gguf *g, mo_keys *out, mo_error *err);
 mo_status mo_keys_int(const mo_keys *k, const char *suffix, int64_t index, int64_t otherwise, int64_t low,
                       int64_t high, int64_t *out, mo_error *err);
 mo_status mo_keys_real(const mo_keys *k, const char *suffix, double otherwise, double *out, mo_error *err);
+mo_status mo_keys_real_of(const mo_keys *k, const char *suffix, int64_t index, double otherwise, double *out,
+                          mo_error *err);
 
 /* Is this layer windowed? attention.sliding_window_pattern is a flag for each layer, or a period of which the
- * last layer sees everything; `period` when the key is absent. */
-mo_status mo_keys_windowed(const mo_keys *k, int layer, int64_t period, bool *out, mo_error *err);
+ * last layer (with full_first the first) sees everything; `period` when the key is absent, which for a negative one is an error. */
+mo_status mo_keys_windowed(const mo_keys *k, int layer, int64_t period, bool full_first, bool *out,
+                           mo_error *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/mapped.h"
 #include "base/status.h"
 #include "model/pieces.h"
+#include "model/tokens.h"
 
 #define LINE_BYTES 64
 
@@ -413,7 +414,11 @@ static mo_status describe(loader *l, const char *path, mo_error *err)
         return status;
     }
     l->binder = (mo_binder){.gguf = m->gguf, .arena = m->arena, .err = err, .context = l->options->context};
-    mo_family_describe(&l->binder, &m->spec);
+    if (l->options->head) {
+        mo_family_describe_head(&l->binder, &m->spec);
+    } else {
+        mo_family_describe(&l->binder, &m->spec);
+    }
     return l->binder.status;
 }
 
@@ -519,7 +524,7 @@ static mo_status load(loader *l, const char *path, mo_error *err)
         return MO_OK;
     }
     mo_bind_finish(&l->binder);
-    if (m->spec.mtp_layers) {
+    if (m->spec.mtp_layers && !l->options->head_used) {
         mo_log(MO_LOG_INFO, "model", "%s: the %d layer%s for multi-token prediction %s not used", path,
                m->spec.mtp_layers, m->spec.mtp_layers > 1 ? "s" : "", m->spec.mtp_layers > 1 ? "are" : "is");
     }
@@ -580,6 +585,34 @@ mo_status mo_checkpoint_check(const mo_checkpoint *model, mo_error *err)
         status = mo_mapped_check(model->maps[i], err);
     }
     return status;
+}
+
+/* A draft model needs nothing of the model but to mean the same by a token, and its own states can be taken back. */
+static mo_status check_draft_model(const mo_checkpoint *draft, const mo_checkpoint *model, mo_error *err)
+{
+    const mo_model_spec *spec = &draft->spec;
+    for (int i = 0; i < spec->layer_count; i++) {
+        if (mo_layer_recurrent(&spec->layers[i])) {
+            return mo_fail(err, MO_EUNSUPPORTED,
+                           "%s cannot guess for a model: its layer %d is recurrent, and cannot take tokens "
+                           "back; name a draft model whose layers all attend",
+                           draft->path, i);
+        }
+    }
+    if (spec->vocab != model->spec.vocab) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "%s cannot guess for the model: it has %lld tokens, the model %lld; name a draft model "
+            "with the same tokens",
+            draft->path, (long long)spec->vocab, (long long)model->spec.vocab);
+    }
+    return mo_tokens_same(draft->gguf, model->gguf, err);
+}
+
+mo_status mo_checkpoint_borrow(mo_checkpoint *head, const mo_checkpoint *model, mo_error *err)
+{
+    return mo_linear_present(&head->spec.head.join) ? mo_head_borrow(&head->spec, &model->spec, err)
+                                                    : check_draft_model(head, model, err);
 }
 
 const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *model)

@@ -27,6 +27,8 @@ typedef struct mo_load_options {
         context; /* positions of a session, which decide between factors for short and for long texts; 0: short */
     mo_layer_range range;    /* these layers alone are here; the embedding and the output with the first */
     mo_expert_range experts; /* of their routed experts these alone */
+    bool head;               /* the file's MTP head instead of the model */
+    bool head_used;          /* of the model: nobody needs to be told that its head is not loaded with it */
     bool describe; /* load nothing at all: for planning. Vectors that a file has are not NULL, and must not be
                          read; matrices say how their rows would be interleaved */
     mo_pool *pool; /* reads and rearranges on all threads; not kept. NULL: on the calling thread */
@@ -46,6 +48,10 @@ void mo_checkpoint_free(mo_checkpoint *checkpoint); /* NULL is allowed */
  * become shorter, was written to or could not be read (base/mapped.h). Of other models MO_OK. */
 bool mo_checkpoint_mapped(const mo_checkpoint *checkpoint);
 mo_status mo_checkpoint_check(const mo_checkpoint *checkpoint, mo_error *err);
+
+/* Of a head: before it is computed with (mo_head_borrow()). The model outlives it. Of a draft model: fails where it cannot guess for the
+ * model, and borrows nothing. */
+mo_status mo_checkpoint_borrow(mo_checkpoint *head, const mo_checkpoint *model, mo_error *err);
 
 const mo_gguf *mo_checkpoint_gguf(const mo_checkpoint *checkpoint);
 const mo_model_spec *mo_checkpoint_spec(const mo_checkpoint *checkpoint);

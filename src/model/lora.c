@@ -270,7 +270,8 @@ static const char *cannot_change(const mo_binding *w)
     if (w->place == MO_PLACE_TABLE) {
         return "the token embedding";
     }
-    return w->turns || w->unit ? "a matrix that attention splits by heads" : NULL;
+    const bool stack = !w->moe && w->tensor->size[2] > 1; /* groups of heads may have one matrix */
+    return w->turns || stack ? "a matrix that attention splits by heads" : NULL;
 }
 
 static int32_t layer_of(const reader *r, const mo_binding *w)

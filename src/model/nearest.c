@@ -9,8 +9,8 @@
 static const struct {
     const char *begins, *nearest;
 } relatives[] = {
-    {"mistral", "llama"},
-    {"ministral", "llama"},
+    {"mistral", "mistral3"},
+    {"ministral", "mistral3"},
     {"mixtral", "llama"},
     {"smollm", "llama"},
     {"internlm", "llama"},

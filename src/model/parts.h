@@ -37,6 +37,45 @@ typedef struct mo_latent {
     mo_linear v_b;       /* [heads][out_len] rows of v_len values */
 } mo_latent;
 
+/* Sparse latent attention (glm-dsa, deepseek32): a token attends to the `top` positions of those before it that an indexer scores highest.
+ * A layer with an indexer of its own has a key for every position in the cache beside the latent row; one without takes what the nearest
+ * such layer before it chose (docs/numerics.md: The indexer). */
+typedef struct mo_indexer {
+    int64_t top;                   /* positions that are kept; 0: all, attention is not sparse */
+    int heads;                     /* 0: the layer has no indexer of its own */
+    int64_t length;                /* values of a key, and of each head's query, */
+    bool neox;                     /* of which the first n_rot of the attention rotate, in halves */
+    mo_linear q;                   /* [heads * length] of what the attention's q reads */
+    mo_linear k;                   /* [length] of what the mixer reads, */
+    mo_linear share;               /* and [heads]: how much each head's score counts, */
+    float scale;                   /* times this */
+    const float *norm, *norm_bias; /* [length], of keys */
+} mo_indexer;
+
+/* A compressor makes one key of the tokens of a block: a mean of their values by their gates, then a norm (numeric/compress.h). */
+typedef struct mo_compressor {
+    int64_t length;         /* values of a key; 0: there is none */
+    mo_linear values, gate; /* of what the mixer reads: [length], or where blocks overlap [2 * length] */
+    const float *place; /* [ratio][rows of gate]: added to the gate of a token by its place in the block */
+    const float *norm;  /* [length] */
+} mo_compressor;
+
+/* Compressed attention (deepseek4): one row of a position is key and value of all heads. A token sees those of its window, and beside them one
+ * row of each block of `ratio` tokens behind it; where there is an indexer, those that it scores highest. Results are rotated back, and come
+ * to the output product group by group (docs/numerics.md: Compressed keys). Of the attention kv_heads is 1, v is absent, k makes the row,
+ * and the last n_rot values of every row and query rotate. */
+typedef struct mo_compressed {
+    int groups;          /* of heads; 0: attention is not compressed */
+    mo_linear q_a;       /* what q reads, through q_norm; q's heads then have a norm without weight */
+    const float *q_norm; /* [q_a rows] */
+    const float *norm;   /* [k_len], of the row */
+    mo_linear group_out; /* [groups] of the output product's inputs each, of the results of a group's heads */
+    int64_t ratio;       /* 0: the layer sees its window alone */
+    bool
+        overlaps; /* a block's key has the tokens of the block before it, too: the first half of their rows, the second of its own */
+    mo_compressor keys, index; /* index: of the indexer's keys */
+} mo_compressed;
+
 typedef struct mo_attention {
     int heads, kv_heads;
     int64_t k_len, v_len; /* values of a key, of a value */
@@ -46,14 +85,19 @@ typedef struct mo_attention {
     int64_t n_rot;
     bool neox; /* rotate (p, p + n_rot/2) instead of (2p, 2p+1) */
 
-    mo_linear q, k, v, out;       /* v absent: the raw product of k serves (gemma4) */
-    bool gated;                   /* q rows are [query | gate] per head; the result is times sigmoid(gate) */
+    mo_linear q, k, v, out; /* v absent: the raw product of k serves (gemma4) */
+    bool gated;             /* q rows are [query | gate] per head; the result is times sigmoid(gate) */
+    mo_linear
+        gate; /* of what q reads: [heads], or [heads][v_len] where each value has its own; absent: none */
+    mo_gate_kind gate_kind;       /* what becomes of it before the result is times it */
     const float *q_norm, *k_norm; /* per head [k_len], or over all heads with norm_all; NULL: none */
     bool norm_all;
     bool norm_last;     /* heads are normed after their rotation (hunyuan) */
     bool v_norm;        /* values get a norm without weight, per head */
     const float *sinks; /* [heads], or NULL */
     mo_latent latent;
+    mo_indexer index;
+    mo_compressed compressed;
 } mo_attention;
 
 /* Values of a key that are no part of the value beside it in the cache: of latent attention; otherwise 0, and both are apart. */
@@ -62,25 +106,56 @@ static inline int64_t mo_attention_tail(const mo_attention *a)
     return a->latent.plain ? a->n_rot : 0;
 }
 
+/* What compressors read of a token: values and gates of keys, then of the indexer's. */
+static inline int64_t mo_attention_pairs(const mo_attention *a)
+{
+    return 2 * (a->compressed.keys.gate.w.rows + a->compressed.index.gate.w.rows);
+}
+
+/* Values of an indexer's key, or what compressors read, that the cache has of every position. */
+static inline int64_t mo_attention_index(const mo_attention *a)
+{
+    return a->compressed.groups ? mo_attention_pairs(a) : a->index.heads ? a->index.length : 0;
+}
+
+/* Positions that the cache has to keep behind a token, its own included; 0: all. Compressors need those of unfinished blocks. */
+static inline int64_t mo_attention_window(const mo_attention *a)
+{
+    const int64_t blocks = (a->compressed.overlaps ? 2 : 1) * a->compressed.ratio;
+    return blocks > a->window ? blocks : a->window;
+}
+
 /* Values of a token that the output product reads. */
 static inline int64_t mo_attention_out(const mo_attention *a)
 {
-    return a->heads * (a->latent.plain ? a->latent.out_len : a->v_len);
+    return a->compressed.groups ? a->out.w.cols : a->heads * (a->latent.plain ? a->latent.out_len : a->v_len);
 }
 
-/* The gated delta rule. Channels of the convolution are the rows of qkv: q heads, k heads, v heads. */
+/* Gates of a head by a matrix of their own: as many as it has values, or one; 0: none. */
+static inline int64_t mo_attention_gates(const mo_attention *a)
+{
+    return a->gate.w.rows / (a->heads ? a->heads : 1);
+}
+
+/* The gated delta rule, also with a decay for each channel of a key (KDA). Channels of the convolution are the rows of qkv: q heads, k
+ * heads, v heads. */
 typedef struct mo_delta {
     int k_heads, v_heads;
     int64_t head; /* values of a head */
     int taps;
+    mo_decay decay;
+    float bound;    /* of MO_DECAY_BOUNDED; 0 otherwise */
     bool tiled;     /* value head h belongs to key head h mod k_heads; otherwise h div (v_heads/k_heads) */
-    mo_linear qkv;  /* [D -> 2*k_heads*head + v_heads*head] */
+    mo_linear qkv;  /* [D -> 2*k_heads*head + v_heads*head]; or the q heads alone, */
+    mo_linear k, v; /* where these are there */
     mo_linear gate; /* z */
     mo_linear ba;   /* beta and alpha of each key head's value heads in turn; absent: the next two */
-    mo_linear beta, alpha;
-    const float *conv; /* [taps][channels], tap 0 the oldest */
-    const float *dt, *a;
-    const float *norm; /* [head] */
+    mo_linear beta, alpha;        /* alpha has v_heads rows, or as many as the values of all heads */
+    mo_linear alpha_in, gate_in;  /* what alpha and gate read instead of what the mixer reads; absent: that */
+    const float *conv;            /* [taps][channels], tap 0 the oldest; or of the q heads alone, */
+    const float *k_conv, *v_conv; /* where these are there */
+    const float *dt, *a;          /* dt: as the rows of alpha */
+    const float *norm;            /* [head] */
     mo_linear out;
 } mo_delta;
 
@@ -121,7 +196,8 @@ static inline int64_t mo_mamba_channels(const mo_mamba *m)
 
 typedef struct mo_ffn {
     mo_activation activation;
-    mo_linear gate, up, down;
+    float limit;              /* of MO_SWIGLU_LIMIT and MO_SWIGLU_CLAMP */
+    mo_linear gate, up, down; /* gate absent: the activation has none */
 } mo_ffn;
 
 typedef struct mo_router {
@@ -133,6 +209,8 @@ typedef struct mo_router {
     int groups, groups_used;  /* 0: no groups */
     const float *input_scale; /* [D]: the router reads norm(residual) / sqrt(D) * input_scale (gemma4); NULL:
                                  it reads what the experts read */
+    const float *
+        by_token; /* [tokens][used]: the experts of each token of the vocabulary, which only their weights are asked for; NULL: chosen */
 } mo_router;
 
 /* One expert of one layer: the unit of residency. Scales and biases are single rows of their tensors. */
@@ -140,20 +218,44 @@ typedef struct mo_expert {
     mo_linear gate, up, down;
 } mo_expert;
 
+/* Are both of what the activation reads there? */
+static inline bool mo_gated(mo_activation activation)
+{
+    return activation != MO_RELU2;
+}
+
 typedef struct mo_moe {
     int experts, used;
-    int64_t width; /* hidden values of an expert */
+    int64_t width; /* hidden values of an expert, */
+    int64_t io;    /* and those that it reads and makes: D, or fewer between the two products */
+    mo_linear latent_down, latent_up; /* [D -> io] before the experts, [io -> D] of their sum; absent: none */
     mo_activation activation;
+    float limit; /* of MO_SWIGLU_LIMIT and MO_SWIGLU_CLAMP */
     mo_router router;
     mo_expert *expert;     /* [experts] */
     mo_ffn shared;         /* shared.up absent: none */
     mo_linear shared_gate; /* [D -> 1], through a sigmoid; absent: 1 */
 } mo_moe;
 
-typedef enum mo_mixer { MO_MIXER_ATTENTION, MO_MIXER_DELTA, MO_MIXER_SHORT_CONV, MO_MIXER_MAMBA } mo_mixer;
+/* MO_MIXER_NONE: the layer is a feed-forward part alone, and parallel: its one norm is mixer_norm. */
+typedef enum mo_mixer {
+    MO_MIXER_ATTENTION,
+    MO_MIXER_DELTA,
+    MO_MIXER_SHORT_CONV,
+    MO_MIXER_MAMBA,
+    MO_MIXER_NONE
+} mo_mixer;
+
+/* What a part of a layer reads of several streams, and where its result goes: `product` of all streams, normed without weight, is added to `base`
+ * times a scale for each of its sections (numeric/streams.h). */
+typedef struct mo_streams_part {
+    mo_linear product;
+    const float *base, *scale;
+} mo_streams_part;
 
 /* A layer: x += post_mixer_norm(mixer(norm(x))), then the feed-forward part. With both dense and experts
- * (gemma4) each has its own norms before and after, and their sum goes through post_ffn_norm. */
+ * (gemma4) each has its own norms before and after, and their sum goes through post_ffn_norm. In a parallel layer (cohere2moe) the
+ * feed-forward part reads what the mixer read. A layer that is neither dense nor routed is its mixer alone. */
 typedef struct mo_layer {
     mo_mixer mixer;
     mo_attention attention;
@@ -164,6 +266,7 @@ typedef struct mo_layer {
     const float *post_mixer_norm; /* NULL: none */
 
     bool dense, routed;
+    bool parallel; /* ffn_norm and moe_norm are absent */
     mo_ffn ffn;
     mo_moe moe;
     const float *mixer_norm_bias, *ffn_norm_bias; /* added after those norms; NULL: none */
@@ -172,7 +275,31 @@ typedef struct mo_layer {
     const float *post_ffn_norm_dense, *post_ffn_norm_moe; /* NULL: none */
     const float *post_ffn_norm;                           /* NULL: none */
     const float *out_scale;                               /* [1] times the whole stream at the end, or NULL */
+    mo_streams_part mixer_streams, ffn_streams;           /* of a model with several */
 } mo_layer;
+
+/* Does the layer keep a state that grows no longer with the text? */
+static inline bool mo_layer_recurrent(const mo_layer *l)
+{
+    return l->mixer != MO_MIXER_ATTENTION && l->mixer != MO_MIXER_NONE;
+}
+
+/* Are there products around the layer's routed experts? */
+static inline bool mo_layer_latent(const mo_layer *l)
+{
+    return l->routed && mo_linear_present(&l->moe.latent_down);
+}
+
+/* The norm of the stream that the experts read, and what is added after it. */
+static inline const float *mo_layer_experts_norm(const mo_layer *l)
+{
+    return l->parallel ? l->mixer_norm : l->moe_norm ? l->moe_norm : l->ffn_norm;
+}
+
+static inline const float *mo_layer_experts_norm_bias(const mo_layer *l)
+{
+    return l->parallel ? l->mixer_norm_bias : l->moe_norm ? NULL : l->ffn_norm_bias;
+}
 
 /* Of every layer's routed experts, those that are here. */
 typedef struct mo_expert_range {
@@ -181,15 +308,47 @@ typedef struct mo_expert_range {
     bool alone;     /* nothing else of the model is here */
 } mo_expert_range;
 
-/* A whole model. */
+/* What an MTP head reads instead of a token's embedding: the product of `join` with the normed embedding, and behind it the normed
+ * output of the model at the token before. */
+typedef struct mo_head_input {
+    mo_linear join; /* [2 * D -> D]; absent: this is no head */
+    const float *embed_norm, *state_norm;
+} mo_head_input;
+
+/* What rows of a picture are to a model whose family reads them in the place of tokens. */
+typedef struct mo_picture_rule {
+    bool accepted;
+    bool
+        grid; /* a row's position is that of the picture's first, plus its line and its column; the token behind has the next free one */
+    bool both_ways; /* in layers with a window the rows of a picture see each other, also the later ones */
+    int features;   /* further vectors of a row: each is added to the stream behind one of the first layers */
+} mo_picture_rule;
+
+/* Several residual streams, which begin as the embedding. */
+typedef struct mo_streams {
+    int count; /* 0: there is one, as usual; otherwise MO_STREAMS */
+    int iterations;
+    float eps;
+    mo_streams_part last; /* what the output reads of them */
+} mo_streams;
+
+/* A whole model; or an MTP head, which has one layer. */
 typedef struct mo_model_spec {
     int layer_count;
-    int mtp_layers;                /* layers of the file that would predict further tokens: left out */
+    int mtp_layers; /* layers of the file that would predict further tokens: no part of this */
+    bool has_head;  /* the first of them is there, and its family's heads are known */
+    mo_head_input head;
     int64_t width, vocab, context; /* D, tokens, positions it was made for */
     float eps;
+    bool centered;     /* norms of the stream subtract its mean first: LayerNorm */
+    bool out_centered; /* and so does the last norm, */
+    float out_eps;     /* whose epsilon this is */
     float embed_scale; /* 1, or sqrt(D) */
     float softcap;     /* of the logits; 0: none */
-    mo_weights embed;  /* rows are read, never multiplied unless tied */
+    mo_temper temper;  /* of every layer's queries */
+    mo_picture_rule pictures;
+    mo_streams streams;
+    mo_weights embed; /* rows are read, never multiplied unless tied */
     const float *out_norm;
     const float *out_norm_bias; /* NULL: none */
     mo_linear output;
@@ -207,6 +366,13 @@ typedef struct mo_model_spec {
 static inline bool mo_spec_has_expert(const mo_model_spec *spec, int expert)
 {
     return !spec->experts.divided || (expert >= spec->experts.first && expert < spec->experts.end);
+}
+
+/* Does a device get routed experts alone? The rest is another rank's; or the CPU computes it, because devices have no ops for it: several
+ * residual streams and compressed attention. */
+static inline bool mo_spec_device_experts(const mo_model_spec *spec)
+{
+    return spec->experts.alone || spec->streams.count > 0;
 }
 
 /* Of the whole model, wherever they are. */

@@ -198,6 +198,26 @@ static mo_status transpose(float *values, int64_t taps, int64_t n, mo_error *err
     return MO_OK;
 }
 
+/* Integers, which the place of the floats already holds. */
+static mo_status load_numbers(const mo_load_piece *p, mo_error *err)
+{
+    const mo_gguf_tensor *t = p->binding->tensor;
+    float *values = (float *)(void *)p->to;
+    for (int64_t i = 0; i < t->values; i++) {
+        int32_t number;
+        memcpy(&number, &values[i], sizeof number);
+        if (number < 0 || number >= p->binding->below) {
+            return mo_fail(
+                err, MO_EFORMAT,
+                "number %lld is %d, outside 0 to %lld; the file is damaged or was converted incorrectly, "
+                "download it again",
+                (long long)i, number, (long long)p->binding->below - 1);
+        }
+        values[i] = (float)number;
+    }
+    return MO_OK;
+}
+
 static mo_status load_vector(const reader *l, const mo_load_piece *p, uint8_t *stage, mo_error *err)
 {
     const mo_gguf_tensor *t = p->binding->tensor;
@@ -205,11 +225,15 @@ static mo_status load_vector(const reader *l, const mo_load_piece *p, uint8_t *s
     const mo_input *input = l->source->inputs[t->part];
     float *values = (float *)(void *)p->to;
     mo_status status = MO_OK;
-    if (f->type == MO_F32) {
+    const bool same = f->type == MO_F32 || f->type == MO_I32; /* bytes */
+    if (same) {
         status = mo_input_read_at(input, values, (size_t)t->bytes, (uint64_t)t->offset, err);
     }
+    if (status == MO_OK && f->type == MO_I32) {
+        return load_numbers(p, err);
+    }
     const int64_t step = l->stage_bytes / f->block_bytes * f->block_bytes;
-    for (int64_t at = 0; f->type != MO_F32 && at < t->bytes && status == MO_OK; at += step) {
+    for (int64_t at = 0; !same && at < t->bytes && status == MO_OK; at += step) {
         const int64_t bytes = t->bytes - at < step ? t->bytes - at : step;
         status = mo_input_read_at(input, stage, (size_t)bytes, (uint64_t)(t->offset + at), err);
         if (status == MO_OK) {

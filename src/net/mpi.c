@@ -11,6 +11,7 @@
 
 static const mo_mpi_calls *module; /* NULL: there is none */
 static char unlike[1200];          /* one of another version */
+static char above[1100];           /* the library directory next to that of the program */
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
 
 static bool is_ours(const mo_mpi_stamp *stamp)
@@ -35,7 +36,7 @@ static void load(const char *path)
 /* Next to the program, as in a build; below the directory above it; where it is installed. */
 static void look(void)
 {
-    char program[1024], path[sizeof program + 64];
+    char program[1024], path[sizeof above + 32];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length > 0) {
         program[length] = 0;
@@ -43,7 +44,10 @@ static void look(void)
         *(end ? end : program) = 0;
         snprintf(path, sizeof path, "%s/moraine-mpi.so", program);
         load(path);
-        snprintf(path, sizeof path, "%s/../lib/moraine/moraine-mpi.so", program);
+        end = strrchr(program, '/');
+        *(end ? end : program) = 0;
+        snprintf(above, sizeof above, "%s/lib/moraine", program);
+        snprintf(path, sizeof path, "%s/moraine-mpi.so", above);
         load(path);
     }
     load(MO_LIBRARIES "/moraine/moraine-mpi.so");
@@ -72,9 +76,11 @@ mo_status mo_mpi_open(mo_mpi **out, mo_error *err)
                        "; install the program and its module from one build",
                        unlike);
     }
-    return mo_fail(err, MO_EUNSUPPORTED,
-                   "ranks communicate through moraine-mpi.so, which is neither next to the program nor in "
-                   "" MO_LIBRARIES "/moraine; build it where libopenmpi-dev is installed");
+    return mo_fail(
+        err, MO_EUNSUPPORTED,
+        "ranks communicate through moraine-mpi.so, which is not in %s; install libopenmpi-dev, then "
+        "build and install moraine again",
+        above[0] ? above : MO_LIBRARIES "/moraine");
 }
 
 mo_transport *mo_mpi_data(mo_mpi *mpi)

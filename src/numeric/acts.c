@@ -37,12 +37,16 @@ mo_acts mo_acts_from(const mo_acts *a, int64_t first)
     const int64_t blocks = a->cols / 32;
     mo_acts r = *a;
     r.rows -= first;
-    r.x += first * a->cols;
-    r.q += first * a->cols;
-    r.d += first * blocks;
-    r.s += first * blocks;
-    r.sum += first * blocks;
-    r.half_sum += 2 * first * blocks;
+    if (a->x) {
+        r.x += first * a->cols;
+    }
+    if (a->q) {
+        r.q += first * a->cols;
+        r.d += first * blocks;
+        r.s += first * blocks;
+        r.sum += first * blocks;
+        r.half_sum += 2 * first * blocks;
+    }
     return r;
 }
 

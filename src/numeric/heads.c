@@ -18,13 +18,21 @@ static void norm_and_rotate(const mo_kernels *k, const mo_heads_rule *h, float *
     }
 }
 
+/* mo_kv_bytes() bytes: the planes, then the scale. */
+static bool code_row(const mo_kernels *k, mo_kv_type type, const float *x, int64_t n, uint8_t *row,
+                     float *scale)
+{
+    const int planes = mo_kv_planes(type);
+    const bool finite = k->code(x, n, (int8_t *)row, planes == 2 ? (int8_t *)row + n : NULL, scale);
+    memcpy(row + planes * n, scale, sizeof *scale);
+    return finite;
+}
+
 static bool write_codes(const mo_kernels *k, const mo_kv_head *kv, int64_t position, bool value,
                         const float *x, int64_t n, float *scale)
 {
     uint8_t row[2 * MO_KV_LONGEST + sizeof(float)];
-    const int planes = mo_kv_planes(kv->type);
-    const bool finite = k->code(x, n, (int8_t *)row, planes == 2 ? (int8_t *)row + n : NULL, scale);
-    memcpy(row + planes * n, scale, sizeof *scale);
+    const bool finite = code_row(k, kv->type, x, n, row, scale);
     mo_kv_codes_in(kv, position, value, row);
     return finite;
 }
@@ -40,6 +48,9 @@ void mo_heads_queries(const mo_kernels *k, const mo_heads_rule *h, float *q, int
 {
     for (int i = 0; i < queries; i++) {
         norm_and_rotate(k, h, q + i * q_stride, h->q_norm, c, s);
+        if (h->q_factor) {
+            k->scale(q + i * q_stride, *h->q_factor, h->k_len);
+        }
     }
 }
 
@@ -78,11 +89,17 @@ void mo_heads_code(const mo_kernels *k, const float *q, int64_t n, float scale, 
 /* ---- Latent rows ------------------------------------------------------------------------------ */
 
 void mo_latent_query(const mo_kernels *k, const float *q, int64_t plain, int64_t n_rot, const float *c,
-                     const float *s, float *plain_out, float *tail)
+                     const float *s, const float *factor, float *plain_out, float *tail)
 {
     memcpy(plain_out, q, sizeof *q * (size_t)plain);
     memcpy(tail, q + plain, sizeof *q * (size_t)n_rot);
-    k->rope(tail, c, s, n_rot, false);
+    if (c) {
+        k->rope(tail, c, s, n_rot, false);
+    }
+    if (factor) {
+        k->scale(plain_out, *factor, plain);
+        k->scale(tail, *factor, n_rot);
+    }
 }
 
 /* Codes of at most MO_LATENT_SCALE, so that the two parts of a score have a sum. */
@@ -102,13 +119,41 @@ bool mo_latent_key(const mo_kernels *k, const float *norm, float eps, float *key
                    const float *s, const mo_kv_head *kv, int64_t position)
 {
     k->rms_norm(key, key, norm, kv->v_len, eps);
-    k->rope(key + kv->v_len, c, s, kv->tail, false);
+    if (c) {
+        k->rope(key + kv->v_len, c, s, kv->tail, false);
+    }
     if (mo_kv_coded(kv->type)) {
         const bool fits = write_part(k, kv, position, true, key, kv->v_len);
         return write_part(k, kv, position, false, key + kv->v_len, kv->tail) && fits;
     }
     return write_floats(k, key, kv->k_len, mo_kv_key(kv, position));
 }
+
+/* ---- Shared rows ------------------------------------------------------------------------------ */
+
+bool mo_shared_key(const mo_kernels *k, const mo_kv_head *kv, int64_t position, const float *x)
+{
+    float scale;
+    return mo_kv_coded(kv->type) ? write_codes(k, kv, position, false, x, kv->k_len, &scale)
+                                 : write_floats(k, x, kv->k_len, mo_kv_key(kv, position));
+}
+
+bool mo_shared_row(const mo_kernels *k, mo_kv_type type, const float *x, int64_t n, uint8_t *row)
+{
+    float scale;
+    return mo_kv_coded(type) ? code_row(k, type, x, n, row, &scale) : write_floats(k, x, n, row);
+}
+
+void mo_shared_put(const mo_kv_head *kv, int64_t place, const uint8_t *row)
+{
+    if (mo_kv_coded(kv->type)) {
+        mo_kv_codes_in(kv, place, false, row);
+    } else {
+        memcpy(mo_kv_key(kv, place), row, (size_t)kv->k_bytes);
+    }
+}
+
+/* ---- Coded queries ---------------------------------------------------------------------------- */
 
 void mo_latent_code(const mo_kernels *k, const float *q, int64_t v_len, int64_t tail, float scale,
                     int8_t *codes, float *g)
@@ -138,5 +183,24 @@ void mo_heads_finish(const mo_kernels *k, mo_kv_type kv, float *M, float *L, flo
         k->multiply(out, O, n);
     } else {
         memcpy(out, O, sizeof(float) * (size_t)n);
+    }
+}
+
+void mo_heads_gate(const mo_kernels *k, mo_gate_kind kind, const float *gate, bool each, int64_t n,
+                   float *out)
+{
+    void (*const open)(float *y, const float *x, int64_t n) =
+        kind == MO_GATE_SOFTPLUS ? k->softplus : k->sigmoid;
+    float g[128];
+    if (!each) {
+        open(g, gate, 1);
+        k->scale(out, g[0], n);
+        return;
+    }
+    const int64_t some = (int64_t)(sizeof g / sizeof *g);
+    for (int64_t i = 0; i < n; i += some) {
+        const int64_t count = n - i < some ? n - i : some;
+        open(g, gate + i, count);
+        k->multiply(out + i, g, count);
     }
 }

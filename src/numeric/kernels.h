@@ -66,6 +66,8 @@ typedef struct mo_kernels {
     void (*geglu)(float *y, const float *g, const float *u, int64_t n);  /* gelu_tanh(g) * u */
     /* gpt-oss: g' = min(g, limit); u' = clamp(u, -limit, limit); (g' * sigmoid(alpha * g')) * (u' + 1) */
     void (*swiglu_oss)(float *y, const float *g, const float *u, int64_t n, float alpha, float limit);
+    /* min(silu(g), limit) * clamp(u, -limit, limit) */
+    void (*swiglu_limit)(float *y, const float *g, const float *u, int64_t n, float limit);
     void (*silu)(float *y, const float *x, int64_t n);    /* y may be x */
     void (*sigmoid)(float *y, const float *x, int64_t n); /* y may be x */
     void (*softcap)(float *x, int64_t n, float cap);      /* x = cap * tanh(x / cap) */
@@ -107,6 +109,11 @@ typedef struct mo_kernels {
      * [k_len][v_len]; out[v_len] is already multiplied by scale. */
     void (*delta)(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k, const float *v,
                   float decay, float beta, float scale, float *out);
+    /* The same with a decay for each row of the state. */
+    void (*delta_rows)(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k,
+                       const float *v, const float *decay, float beta, float scale, float *out);
+    /* Decays of a head's channels, in place: exp(a * softplus(y + dt)); with a bound, which is not 0, exp(bound * sigmoid(a * (y + dt))). */
+    void (*decay)(float *y, const float *dt, float a, float bound, int64_t n);
 
     void (*softplus)(float *y, const float *x, int64_t n); /* y may be x */
     /* One token of a state space of n channels (numerics: Other operations): state[j][i] and a[j][i], j below
@@ -120,6 +127,10 @@ typedef struct mo_kernels {
      * b[j * stride + i] and u[j], from +0. */
     void (*low_rank)(float *y, const float *b, int64_t stride, const float *u, int64_t rank, float f,
                      int64_t n);
+
+    /* What indexers make of their heads' products (numerics: The indexer): y[i] = fma over j ascending of w[j] and
+     * max(x[j * stride + i], 0), from +0. */
+    void (*rectified_sum)(float *y, const float *x, int64_t stride, const float *w, int64_t rows, int64_t n);
 
     /* True when every value is finite. */
     bool (*finite)(const float *x, int64_t n);

@@ -3,7 +3,7 @@
 /* Where a vector's codes are: runs of `run` bytes, `step` bytes apart, in the plane of high bytes; where there are low ones, they are
  * `low` further. */
 typedef struct places {
-    uint8_t *codes, *scale;
+    uint8_t *codes, *scale, *other; /* other: the same scale once more, of a shared row; NULL: none */
     int64_t length, run, step, low;
 } places;
 
@@ -20,9 +20,13 @@ static places find(const mo_kv_head *kv, int64_t u, bool value)
                         .low = (int64_t)MO_KV_BLOCK * mo_kv_plane((int)kv->k_len, (int)kv->tail)};
     }
     const int at = (int)(u % MO_KV_BLOCK), length = (int)(value ? kv->v_len : kv->k_len);
+    if (kv->shared) {
+        value = false;
+    }
     const int first = value ? mo_kv_value_code(at, 0, length) : mo_kv_key_code(at, 0);
     return (places){.codes = block + (value ? kv->v_at : kv->k_at) + first,
                     .scale = block + (value ? kv->vs_at : kv->ks_at) + sizeof(float) * (size_t)at,
+                    .other = kv->shared ? block + kv->vs_at + sizeof(float) * (size_t)at : NULL,
                     .length = length,
                     .run = value ? 1 : MO_KV_UNIT,
                     .step = value ? MO_KV_UNIT : MO_KV_UNIT * MO_KV_BLOCK,
@@ -62,6 +66,9 @@ void mo_kv_codes_in(const mo_kv_head *kv, int64_t u, bool value, const uint8_t *
         write_plane(&p, p.codes + i * p.low, row);
     }
     memcpy(p.scale, row, sizeof(float));
+    if (p.other) {
+        memcpy(p.other, row, sizeof(float));
+    }
 }
 
 void mo_kv_codes_out(const mo_kv_head *kv, int64_t u, bool value, uint8_t *row)

@@ -19,7 +19,11 @@
  * Latent rows: a key has a tail of values, and those before it are the value as well, which is therefore not kept again. Such a block
  * holds keys[heads][128] alone. Codes: value and tail are vectors with codes and scales of their own (a tail may be far larger than the
  * values); the units of the value come first, then the tail's, both as those of keys, and the scales are where those of a value and of a
- * key would be. */
+ * key would be.
+ *
+ * Shared rows: keys are the values too, which are therefore not kept again; the scales, of codes, are in both places.
+ *
+ * Layers with an indexer of their own: a block ends with its keys, index[128][values], which are floats in every format. */
 #ifndef MO_NUMERIC_KV_H
 #define MO_NUMERIC_KV_H
 
@@ -81,7 +85,9 @@ typedef struct mo_kv_shape {
     int type; /* mo_kv_type */
     int heads;
     int k_len, v_len; /* values of a key, of a value */
-    int tail; /* latent rows: values of a key behind those that are its value too, k_len - v_len; 0: keys and values are apart */
+    int index;        /* values of an indexer's key beside them (numeric/index.h); 0: none */
+    int tail; /* latent rows: values of a key behind those that are its value too, k_len - v_len; 0: keys and values are apart, */
+    bool shared; /* or the same: k_len is v_len */
 } mo_kv_shape;
 
 /* Bytes of one plane of a key's codes: a latent row's value and its tail are whole units each. */
@@ -98,7 +104,7 @@ MO_ANYWHERE int mo_kv_key_area(mo_kv_shape s)
 }
 MO_ANYWHERE int mo_kv_value_area(mo_kv_shape s)
 {
-    return s.tail ? 0 : mo_kv_area(s.type, s.v_len);
+    return s.tail || s.shared ? 0 : mo_kv_area(s.type, s.v_len);
 }
 
 /* Where the scales of a head's keys and values are in a block of codes; the next position's is 4 bytes further. */
@@ -117,9 +123,19 @@ MO_ANYWHERE int mo_kv_scale_bytes(mo_kv_shape s)
     return mo_kv_coded(s.type) ? 2 * s.heads * MO_KV_BLOCK * 4 : 0;
 }
 
-MO_ANYWHERE int64_t mo_kv_block_bytes(mo_kv_shape s)
+/* Where the keys of the indexer begin in a block, and the bytes of one. */
+MO_ANYWHERE int64_t mo_kv_index_at(mo_kv_shape s)
 {
     return mo_kv_scale_bytes(s) + (int64_t)s.heads * (mo_kv_key_area(s) + mo_kv_value_area(s));
+}
+MO_ANYWHERE int mo_kv_index_bytes(mo_kv_shape s)
+{
+    return 4 * s.index;
+}
+
+MO_ANYWHERE int64_t mo_kv_block_bytes(mo_kv_shape s)
+{
+    return mo_kv_index_at(s) + (int64_t)MO_KV_BLOCK * mo_kv_index_bytes(s);
 }
 
 /* Where a head's keys and values are in a block; but for codes the next position's is mo_kv_bytes() further. Plain ints, as are
@@ -130,8 +146,9 @@ MO_ANYWHERE int mo_kv_keys_at(mo_kv_shape s, int head)
 }
 MO_ANYWHERE int mo_kv_values_at(mo_kv_shape s, int head)
 {
-    return s.tail ? mo_kv_keys_at(s, head)
-                  : mo_kv_scale_bytes(s) + s.heads * mo_kv_key_area(s) + head * mo_kv_value_area(s);
+    return s.tail || s.shared
+               ? mo_kv_keys_at(s, head)
+               : mo_kv_scale_bytes(s) + s.heads * mo_kv_key_area(s) + head * mo_kv_value_area(s);
 }
 
 /* In a head's keys (values) of codes: the high byte of channel i of position u of the block; the low one, of I16, is
@@ -172,8 +189,9 @@ MO_ANYWHERE int64_t mo_kv_entry(int64_t u, int64_t length)
 /* One KV head over positions 0.. of a sequence, for the CPU's kernels. */
 typedef struct mo_kv_head {
     mo_kv_type type;
-    int64_t k_len, v_len;     /* values of a key, of a value */
-    int64_t tail;             /* of a latent row; 0: it is none */
+    int64_t k_len, v_len; /* values of a key, of a value */
+    int64_t tail;         /* of a latent row; 0: it is none */
+    bool shared;
     int64_t k_bytes, v_bytes; /* of a vector: from one position to the next inside a block, but for codes */
     int64_t k_at, v_at;       /* the head's keys and values in a block, */
     int64_t ks_at, vs_at;     /* and their scales (codes) */
@@ -187,6 +205,7 @@ static inline mo_kv_head mo_kv_head_of(mo_kv_shape s, int head, uint8_t *const *
                         .k_len = s.k_len,
                         .v_len = s.v_len,
                         .tail = s.tail,
+                        .shared = s.shared,
                         .k_bytes = mo_kv_bytes(s.type, s.tail && mo_kv_coded(s.type) ? s.tail : s.k_len),
                         .v_bytes = mo_kv_bytes(s.type, s.tail && !mo_kv_coded(s.type) ? s.k_len : s.v_len),
                         .k_at = mo_kv_keys_at(s, head),

@@ -58,7 +58,7 @@ static void scan_channels(const mo_kernels *k, const mo_mamba_rule *r, int64_t f
 static void scan_head(const mo_kernels *k, const mo_mamba_rule *r, int h, const mo_mamba_rows *rows,
                       int64_t tokens, float *state)
 {
-    const int64_t count = r->inner / r->heads, first = h * count;
+    const int64_t count = r->inner / r->heads, first = h * count; /* state: of the head */
     const int64_t group = h / (r->heads / r->groups) * r->states, all = r->groups * r->states;
     for (int64_t t = 0; t < tokens; t++) {
         const float dt = mo_softplus(rows->dt[t * r->heads + h] + r->dt_bias[h]);
@@ -70,7 +70,7 @@ static void scan_head(const mo_kernels *k, const mo_mamba_rule *r, int h, const 
                                     .x = rows->x + t * rows->x_stride + first,
                                     .b = b,
                                     .c = b + all};
-        k->scan_head(state + first * r->states, r->states, count, &token, y);
+        k->scan_head(state, r->states, count, &token, y);
         k->swiglu(y, rows->z + t * r->inner + first, y, count);
     }
 }
@@ -79,10 +79,31 @@ void mo_mamba_scan(const mo_kernels *k, const mo_mamba_rule *r, int64_t piece, c
                    int64_t tokens, float *state)
 {
     if (r->heads) {
-        scan_head(k, r, (int)piece, rows, tokens, state);
+        scan_head(k, r, (int)piece, rows, tokens, state + piece * (r->inner / r->heads) * r->states);
     } else {
         scan_channels(k, r, piece * MO_MAMBA_PIECE, rows, tokens, state);
     }
+}
+
+int64_t mo_mamba_copy_values(int64_t inner, int64_t states, int heads)
+{
+    return heads ? inner / heads * states : inner * states;
+}
+
+void mo_mamba_scan_copy(const mo_kernels *k, const mo_mamba_rule *r, int64_t piece, const mo_mamba_rows *rows,
+                        int64_t tokens, const float *state, float *copy)
+{
+    if (r->heads) {
+        const int64_t values = r->inner / r->heads * r->states;
+        memcpy(copy, state + piece * values, sizeof(float) * (size_t)values);
+        scan_head(k, r, (int)piece, rows, tokens, copy);
+        return;
+    }
+    const int64_t first = piece * MO_MAMBA_PIECE, count = min64(r->inner - first, MO_MAMBA_PIECE);
+    for (int64_t s = 0; s < r->states; s++) { /* the others are not looked at */
+        memcpy(copy + s * r->inner + first, state + s * r->inner + first, sizeof(float) * (size_t)count);
+    }
+    scan_channels(k, r, first, rows, tokens, copy);
 }
 
 void mo_mamba_finish(const mo_kernels *k, const mo_mamba_rule *r, float *y)

@@ -64,6 +64,11 @@ static inline int64_t mo_mamba_scan_pieces(int64_t inner, int heads)
 void mo_mamba_scan(const mo_kernels *k, const mo_mamba_rule *r, int64_t piece, const mo_mamba_rows *rows,
                    int64_t tokens, float *state);
 
+/* The same, but the state stays as it was: the piece is scanned in a copy with this many floats. */
+int64_t mo_mamba_copy_values(int64_t inner, int64_t states, int heads);
+void mo_mamba_scan_copy(const mo_kernels *k, const mo_mamba_rule *r, int64_t piece, const mo_mamba_rows *rows,
+                        int64_t tokens, const float *state, float *copy);
+
 /* A token's row when all of its pieces are there: the second kind's norm. */
 void mo_mamba_finish(const mo_kernels *k, const mo_mamba_rule *r, float *y);
 

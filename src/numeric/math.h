@@ -141,4 +141,10 @@ MO_ANYWHERE float mo_softplus(float x)
     return x > 20.0f ? x : mo_log1p(mo_exp(x));
 }
 
+/* The decay of a channel of a delta rule; bound 0: there is none. */
+MO_ANYWHERE float mo_decay_of(float x, float a, float bound)
+{
+    return mo_exp(bound != 0.0f ? bound * mo_sigmoid(a * x) : a * mo_softplus(x));
+}
+
 #endif

@@ -2,13 +2,42 @@
 
 #include <string.h>
 
-void mo_activate_row(const mo_kernels *k, mo_activation kind, float *y, const float *gate, const float *up,
-                     int64_t n)
+/* Turned so that a NaN stays one. */
+static void square_positive(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float positive = 0.0f > x[i] ? 0.0f : x[i];
+        y[i] = positive * positive;
+    }
+}
+
+/* min and max are turned so that a NaN stays one. */
+static void clamped_swiglu(const mo_kernels *k, float *y, const float *gate, const float *up, int64_t n,
+                           float limit)
+{
+    enum { SOME = 128 };
+    float g[SOME], u[SOME];
+    for (int64_t from = 0; from < n; from += SOME) {
+        const int64_t count = n - from < SOME ? n - from : SOME;
+        for (int64_t i = 0; i < count; i++) {
+            const float top = limit < up[from + i] ? limit : up[from + i];
+            g[i] = limit < gate[from + i] ? limit : gate[from + i];
+            u[i] = -limit > top ? -limit : top;
+        }
+        k->swiglu(y + from, g, u, count);
+    }
+}
+
+void mo_activate_row(const mo_kernels *k, mo_activation kind, float limit, float *y, const float *gate,
+                     const float *up, int64_t n)
 {
     switch (kind) {
     case MO_SWIGLU: k->swiglu(y, gate, up, n); break;
     case MO_GEGLU: k->geglu(y, gate, up, n); break;
     case MO_SWIGLU_OSS: k->swiglu_oss(y, gate, up, n, MO_OSS_ALPHA, MO_OSS_LIMIT); break;
+    case MO_SWIGLU_LIMIT: k->swiglu_limit(y, gate, up, n, limit); break;
+    case MO_RELU2: square_positive(y, up, n); break;
+    case MO_SWIGLU_CLAMP: clamped_swiglu(k, y, gate, up, n, limit); break;
     }
 }
 
@@ -43,6 +72,11 @@ static void merge_experts(const mo_kernels *k, const mo_merge *m, int64_t t, int
         }
         k->axpy(out, g, m->shared + t * m->n + from, n);
     }
+}
+
+void mo_merge_experts(const mo_kernels *k, const mo_merge *m, int64_t t, float *sum)
+{
+    merge_experts(k, m, t, 0, m->n, sum);
 }
 
 bool mo_merge_token(const mo_kernels *k, const mo_merge *m, int64_t t, float *sum, float *part, float *x)

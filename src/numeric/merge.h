@@ -6,9 +6,9 @@
 #include "numeric/kernels.h"
 #include "numeric/kinds.h"
 
-/* y = activation(gate, up); y may be gate. */
-void mo_activate_row(const mo_kernels *k, mo_activation kind, float *y, const float *gate, const float *up,
-                     int64_t n);
+/* y = activation(gate, up); y may be gate or up. MO_RELU2 does not look at gate. limit: of MO_SWIGLU_LIMIT and MO_SWIGLU_CLAMP. */
+void mo_activate_row(const mo_kernels *k, mo_activation kind, float limit, float *y, const float *gate,
+                     const float *up, int64_t n);
 
 /* Finished products of `count` tokens, rows of n values `stride` apart: times *scale, then plus bias[n]; either may
  * be NULL. */
@@ -34,6 +34,9 @@ typedef struct mo_merge {
 /* Token t: x[n] += its feed-forward output, x *= *out_scale. sum[n] and part[n] are scratch; sum may be the token's
  * row of dense, which is then lost, and part may be sum where there is no dense part. False when x is not finite. */
 bool mo_merge_token(const mo_kernels *k, const mo_merge *m, int64_t t, float *sum, float *part, float *x);
+
+/* sum[n] = token t's experts and shared part alone, without norms. */
+void mo_merge_experts(const mo_kernels *k, const mo_merge *m, int64_t t, float *sum);
 
 /* Can values from .. to-1 of a row be merged without the others? Then this does so, with the bits of the whole. */
 static inline bool mo_merge_divides(const mo_merge *m)

@@ -98,6 +98,13 @@ static mo_status check(const mo_rope_setup *setup, mo_error *err)
         return mo_fail(err, MO_EFORMAT, "rope.scaling.original_context_length is %g; YaRN needs at least 1",
                        setup->context);
     }
+    if (!(setup->beta_fast >= 0.0 && setup->beta_fast <= 1e6 && setup->beta_slow >= 0.0 &&
+          setup->beta_slow <= 1e6)) {
+        return mo_fail(
+            err, MO_EFORMAT,
+            "rope.scaling.yarn_beta_fast and yarn_beta_slow are %g and %g; they must be between 0 and 1e6",
+            setup->beta_fast, setup->beta_slow);
+    }
     if (!(setup->magnitude >= 0.0 && setup->magnitude < 1e6)) {
         return mo_fail(err, MO_EFORMAT, "the rope magnitude %g is invalid", setup->magnitude);
     }
@@ -119,14 +126,16 @@ mo_status mo_rope_prepare(const mo_rope_setup *setup, mo_rope *out, mo_error *er
     }
     double low = 0.0, high = 0.0;
     if (setup->yarn) {
-        low = floor(turned(setup, 32.0));
-        high = ceil(turned(setup, 1.0));
+        low = floor(turned(setup, setup->beta_fast > 0.0 ? setup->beta_fast : 32.0));
+        high = ceil(turned(setup, setup->beta_slow > 0.0 ? setup->beta_slow : 1.0));
         low = low < 0.0 ? 0.0 : low;
         high = high > (double)setup->n_rot - 1.0 ? (double)setup->n_rot - 1.0 : high;
     }
     const double ln_base = mo_rope_ln(setup->base);
     out->pairs = setup->n_rot / 2;
+    out->several = setup->sections[1] > 0 || setup->sections[2] > 0;
     for (int64_t p = 0; p < out->pairs; p++) {
+        out->axis[p] = out->several && p < 3 * setup->sections[p % 3] ? (uint8_t)(p % 3) : 0;
         const double power = mo_rope_exp(-((double)(2 * p) / (double)setup->n_rot) * ln_base);
         const double rate = setup->factors ? power / (double)setup->factors[p] : power;
         const double slow = rate / setup->factor;
@@ -145,10 +154,22 @@ mo_status mo_rope_prepare(const mo_rope_setup *setup, mo_rope *out, mo_error *er
 
 void mo_rope_fill(const mo_rope *rope, int64_t position, float *c, float *s)
 {
+    const int64_t at[3] = {position, position, position};
+    mo_rope_fill_at(rope, at, c, s);
+}
+
+void mo_rope_fill_at(const mo_rope *rope, const int64_t at[3], float *c, float *s)
+{
     for (int64_t p = 0; p < rope->pairs; p++) {
         double sine, cosine;
-        f64_sin_cos((double)position * rope->rate[p], &sine, &cosine);
+        f64_sin_cos((double)at[rope->axis[p]] * rope->rate[p], &sine, &cosine);
         c[p] = (float)(rope->magnitude * cosine);
         s[p] = (float)(rope->magnitude * sine);
     }
+}
+
+float mo_temper_at(const mo_temper *temper, int64_t position)
+{
+    const int64_t period = position / temper->length;
+    return (float)fma(temper->scale, mo_rope_ln((double)(period + 1)), 1.0);
 }

@@ -49,15 +49,36 @@ static void weigh(const mo_kernels *k, const mo_routing *r, const float *probs, 
     }
 }
 
-void mo_route(const mo_kernels *k, const mo_routing *r, float *scores, const float *select_bias, int32_t *ids,
-              float *weights)
+/* Logits become what is chosen by. */
+static void gate(const mo_kernels *k, const mo_routing *r, float *scores)
 {
-    float select[MO_ROUTE_EXPERTS];
     if (r->gating == MO_GATING_SOFTMAX) {
         k->softmax(scores, r->experts);
     } else if (r->gating == MO_GATING_SIGMOID) {
         k->sigmoid(scores, scores, r->experts);
+    } else if (r->gating == MO_GATING_ROOT_SOFTPLUS) {
+        k->softplus(scores, scores, r->experts);
+        for (int e = 0; e < r->experts; e++) {
+            scores[e] = sqrtf(scores[e]);
+        }
     }
+}
+
+void mo_route_given(const mo_kernels *k, const mo_routing *r, float *scores, const float *given, int32_t *ids,
+                    float *weights)
+{
+    gate(k, r, scores);
+    for (int i = 0; i < r->used; i++) {
+        ids[i] = (int32_t)given[i];
+    }
+    weigh(k, r, scores, ids, weights);
+}
+
+void mo_route(const mo_kernels *k, const mo_routing *r, float *scores, const float *select_bias, int32_t *ids,
+              float *weights)
+{
+    float select[MO_ROUTE_EXPERTS];
+    gate(k, r, scores);
     memcpy(select, scores, sizeof(float) * (size_t)r->experts);
     if (select_bias) {
         k->add(select, select_bias, r->experts);

@@ -24,4 +24,8 @@ typedef struct mo_routing {
 void mo_route(const mo_kernels *k, const mo_routing *r, float *scores, const float *select_bias, int32_t *ids,
               float *weights);
 
+/* The same where the experts are known: given[used], whose order the ids keep. */
+void mo_route_given(const mo_kernels *k, const mo_routing *r, float *scores, const float *given, int32_t *ids,
+                    float *weights);
+
 #endif

@@ -219,6 +219,30 @@ static mo_status open_store(mo_learning *l, const mo_hot_request *hot, mo_progre
     return status;
 }
 
+mo_status mo_learning_warm_rest(mo_learning *l, const mo_where *(*where)(void *owner, int layer), void *owner,
+                                mo_progress_fn progress, void *user, mo_error *err)
+{
+    if (!l->store || l->request_count == 0) {
+        return MO_OK;
+    }
+    mo_store_request *rest = malloc(sizeof *rest * (size_t)l->request_count);
+    mo_warming warming = {
+        .store = l->store, .hot = &l->opened->hot, .requests = rest, .progress = progress, .user = user};
+    if (!rest) {
+        return no_memory(err);
+    }
+    for (int32_t i = 0; i < l->request_count; i++) {
+        const mo_store_request *r = &l->requests[i];
+        const mo_where *w = where(owner, r->layer);
+        if (!w || !mo_where_address(w, r->layer, r->expert)) {
+            rest[warming.request_count++] = *r;
+        }
+    }
+    const mo_status status = mo_warming_run(&warming, err);
+    free(rest);
+    return status;
+}
+
 static mo_status open_learning(mo_learning *l, const mo_learning_options *o, const mo_hot_request *hot,
                                mo_progress_fn progress, void *user, mo_error *err)
 {

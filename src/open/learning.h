@@ -24,6 +24,11 @@ mo_status mo_learning_open(const mo_opened *opened, const mo_learning_options *o
                            const mo_hot_request *hot, mo_progress_fn progress, void *user, mo_learning **out,
                            mo_error *err);
 
+/* Warms the store with the profile's experts that `where` does not have on the device: for a device that is filled once, when that has been
+ * done. As mo_learning_open(). */
+mo_status mo_learning_warm_rest(mo_learning *l, const mo_where *(*where)(void *owner, int layer), void *owner,
+                                mo_progress_fn progress, void *user, mo_error *err);
+
 /* Saves: the counts to the profile, what is resident to the warm-start file, the live counts to the perf file. NULL
  * is allowed. */
 void mo_learning_close(mo_learning *l);

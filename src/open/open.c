@@ -1,12 +1,15 @@
 #include "open/open.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/status.h"
 #include "hotcache/plan.h"
+#include "model/family.h"
 #include "plan/disk_rate.h"
 
 /* ---- Planning ---- */
@@ -25,8 +28,9 @@ static mo_status need(void *user, int64_t batch, int64_t context, mo_plan_model 
     return mo_requirements_of(d->path, &o, out, err);
 }
 
-mo_status mo_opened_plan(const char *path, const mo_requirements_options *requirements,
-                         mo_resources *resources, mo_choice *out, mo_error *err)
+/* Says nothing: several plans may be made before one is chosen. */
+static mo_status make_plan(const char *path, const mo_requirements_options *requirements,
+                           mo_resources *resources, mo_choice *out, mo_error *err)
 {
     mo_resources_count_held(resources);
     const mo_choice_ask ask = {.name = path,
@@ -43,8 +47,230 @@ mo_status mo_opened_plan(const char *path, const mo_requirements_options *requir
     if (out->alone >= 0) {
         mo_resources_use_device(resources, out->alone);
     }
-    if (out->why[0]) {
-        mo_resources_drop_device(resources, out->why);
+    if (status == MO_OK && out->model.core_on_cpu && out->plan.device.ceiling && resources->hot.file) {
+        mo_choice_drop(out);
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "%s: the CPU computes the layers of this model, and the hot cache is not implemented "
+                       "for a device with experts alone; omit `hot_cache.file` (the profile of earlier runs "
+                       "chooses the experts then), or set `device` to none",
+                       path);
+    }
+    return status;
+}
+
+/* Of the plan that is taken: others may have use for the device that it leaves out. */
+static void settle(mo_resources *resources, const mo_choice *taken)
+{
+    if (taken->why[0]) {
+        mo_resources_drop_device(resources, taken->why);
+    }
+    mo_choice_tell(taken);
+}
+
+mo_status mo_opened_plan(const char *path, const mo_requirements_options *requirements,
+                         mo_resources *resources, mo_choice *out, mo_error *err)
+{
+    const mo_status status = make_plan(path, requirements, resources, out, err);
+    if (status == MO_OK) {
+        settle(resources, out);
+    }
+    return status;
+}
+
+/* Has the file a head that can be run? */
+static mo_status finds_head(const char *file, bool *out, mo_error *err)
+{
+    mo_gguf *g = NULL;
+    const mo_status status = mo_gguf_open(file, &g, err);
+    *out = status == MO_OK && mo_family_finds_head(g);
+    mo_gguf_close(g);
+    return status;
+}
+
+/* Does the file that would have the head have it, or one beside it, and can it be run? One without that is named may be a draft model. */
+static mo_status look_for_head(const char *path, mo_requirements_options *o, mo_error *err)
+{
+    const mo_model_options *asked = o->asked;
+    char made[PATH_MAX];
+    const char *file = mo_head_path(path, asked, false, made, sizeof made);
+    const char *other = mo_head_path(path, asked, true, made, sizeof made);
+    mo_status status = finds_head(file, &o->head, err);
+    if (status == MO_OK && !o->head && !asked->draft_model && other && access(other, R_OK) == 0) {
+        status = finds_head(other, &o->head, err);
+        o->beside = o->head |= status != MO_OK; /* `auto` leaves one out that cannot be read */
+    }
+    if (status != MO_OK) {
+        return status;
+    }
+    o->whole = asked->speculate == MO_SPECULATE_DRAFT ||
+               (!o->head && asked->draft_model && asked->speculate == MO_SPECULATE_AUTO);
+    o->head |= o->whole;
+    return o->head || asked->speculate != MO_SPECULATE_MTP
+               ? MO_OK
+               : mo_fail(err, MO_EUNSUPPORTED,
+                         "%s has no MTP head that this version can run; name a file that has one as "
+                         "`draft_model`, or choose `speculate` auto",
+                         file);
+}
+
+/* Is a head or a draft model asked for at all, where it can be run? */
+static mo_status want_head(const char *path, mo_requirements_options *o, mo_error *err)
+{
+    const mo_model_options *asked = o->asked;
+    const bool needed = mo_requirements_need_head(asked);
+    o->whole = o->beside = false;
+    o->head = o->drafts && asked->batch != 1 && (needed || asked->speculate == MO_SPECULATE_AUTO);
+    if (o->range.first > 0 || o->experts.alone) { /* rank 0 has it */
+        o->head = false;
+    }
+    return o->head ? look_for_head(path, o, err) : MO_OK;
+}
+
+/* In RAM, or on a device that was named. */
+static bool lacks_memory(mo_status status)
+{
+    return status == MO_ENOMEM || status == MO_EDEVICE;
+}
+
+/* Does the plan leave weights on disk? With a device RAM has only what is not there. */
+static bool reads_disk(const mo_run_plan *p)
+{
+    return p->device.ceiling ? p->token_disk_bytes > 0 : p->mode != MO_PLAN_RESIDENT;
+}
+
+static mo_status plan_head(const char *path, mo_requirements_options *requirements, mo_resources *resources,
+                           mo_choice *out, mo_error *err)
+{
+    const bool needed = mo_requirements_need_head(requirements->asked);
+    mo_status status = want_head(path, requirements, err);
+    if (status == MO_OK) {
+        status = make_plan(path, requirements, resources, out, err);
+    } else {
+        *out = (mo_choice){0};
+    }
+    const bool named = requirements->asked->draft_model;
+    const bool small = lacks_memory(status) || (status == MO_OK && reads_disk(&out->plan));
+    const bool broken = status != MO_OK && !lacks_memory(status) && !named;
+    if (!requirements->head || needed || !(small || broken)) {
+        return status;
+    }
+    mo_choice_drop(out);
+    requirements->head = false;
+    status = make_plan(path, requirements, resources, out, err);
+    requirements->lack = small ? MO_HEAD_LACKS_MEMORY : MO_HEAD_UNREADABLE;
+    return status;
+}
+
+/* Tokens may be planned to come so much more slowly without guesses, for the memory of these. */
+#define SLOWER 0.98
+
+/* Does a plan lack nothing that another one, which was made well, has: the device, memory for the context, and, unless guesses are asked for by
+ * name, for the weights that tokens want? */
+static bool is_as_good(const mo_requirements_options *r, mo_status status, const mo_choice *plan,
+                       const mo_choice *other)
+{
+    return status == MO_OK && plan->model.context >= other->model.context &&
+           (!plan->why[0] || other->why[0]) &&
+           (r->asked->speculate != MO_SPECULATE_AUTO ||
+            plan->plan.tokens_per_second >= SLOWER * other->plan.tokens_per_second);
+}
+
+/* The plan without what computes guesses, where that may be left out, if it is as good as *least. *now: to plan in. */
+static bool plan_without_head(const char *path, mo_requirements_options *requirements,
+                              mo_resources *resources, const mo_choice *least, mo_choice *now, mo_choice *out)
+{
+    mo_error own = {0};
+    if (!requirements->head || mo_requirements_need_head(requirements->asked)) {
+        return false;
+    }
+    requirements->head = false;
+    if (make_plan(path, requirements, resources, now, &own) == MO_OK) {
+        if (is_as_good(requirements, MO_OK, now, least)) {
+            requirements->lack = MO_HEAD_LACKS_MEMORY;
+            mo_choice_drop(out);
+            *out = *now;
+            return true;
+        }
+        mo_choice_drop(now);
+    }
+    requirements->head = true;
+    return false;
+}
+
+/* The plan with fewer guesses, or none, if that gives the model what it lacks, as *least, the one without any, has it. Otherwise the
+ * one that there was. *now: to plan in. */
+static mo_status plan_fewer(const char *path, mo_requirements_options *requirements, mo_resources *resources,
+                            mo_status status, mo_choice *least, mo_choice *now, mo_choice *out)
+{
+    static const int64_t fewer[] = {16, 4, 1};
+    const int64_t asked = requirements->drafts;
+    if (plan_without_head(path, requirements, resources, least, now, out)) {
+        return MO_OK;
+    }
+    for (size_t i = 0; i < sizeof fewer / sizeof *fewer; i++) {
+        mo_error own = {0};
+        requirements->drafts = fewer[i];
+        if (fewer[i] >= asked || make_plan(path, requirements, resources, now, &own) != MO_OK) {
+            continue;
+        }
+        if (is_as_good(requirements, MO_OK, now, least)) {
+            mo_choice_drop(out);
+            *out = *now;
+            return MO_OK;
+        }
+        mo_choice_drop(now);
+    }
+    requirements->drafts = asked;
+    if (requirements->asked->speculate == MO_SPECULATE_AUTO) {
+        requirements->drafts = 0;
+        requirements->lack = requirements->head ? MO_HEAD_LACKS_MEMORY : requirements->lack;
+        requirements->head = false;
+        mo_choice_drop(out);
+        *out = *least;
+        *least = (mo_choice){0};
+        return MO_OK;
+    }
+    return status;
+}
+
+/* Compares the plan that there is with those that have fewer guesses. space: [2] to plan in. */
+static mo_status compare_plans(const char *path, mo_requirements_options *requirements,
+                               mo_resources *resources, mo_status status, mo_choice *space, mo_choice *out,
+                               mo_error *err)
+{
+    const int64_t wanted = requirements->drafts;
+    const bool head = requirements->head;
+    mo_error own = {0};
+    requirements->drafts = 0;
+    requirements->head = head && mo_requirements_need_head(requirements->asked);
+    const mo_status without = make_plan(path, requirements, resources, &space[0], &own);
+    requirements->drafts = wanted;
+    requirements->head = head;
+    if (without == MO_OK && !is_as_good(requirements, status, out, &space[0])) {
+        status = plan_fewer(path, requirements, resources, status, &space[0], &space[1], out);
+    }
+    if (without == MO_OK) {
+        mo_choice_drop(&space[0]);
+    } else if (requirements->asked->speculate == MO_SPECULATE_AUTO && err) {
+        *err = own; /* what is needed at least */
+    }
+    return status;
+}
+
+mo_status mo_opened_plan_guesses(const char *path, mo_requirements_options *requirements,
+                                 mo_resources *resources, mo_choice *out, mo_error *err)
+{
+    mo_status status = plan_head(path, requirements, resources, out, err);
+    const bool halved = status == MO_OK && !requirements->context && out->model.context < MO_CHOICE_CONTEXT;
+    const bool spills = status == MO_OK && (out->plan.mode != MO_PLAN_RESIDENT || out->plan.device.ceiling ||
+                                            out->why[0]); /* of RAM, or what a device has */
+    if (requirements->drafts && (lacks_memory(status) || spills || halved)) {
+        mo_choice *space = calloc(2, sizeof *space); /* large for a stack */
+        status = space ? compare_plans(path, requirements, resources, status, space, out, err) : status;
+        free(space);
+    }
+    if (status == MO_OK) {
+        settle(resources, out);
     }
     return status;
 }
@@ -54,6 +280,7 @@ mo_status mo_opened_plan(const char *path, const mo_requirements_options *requir
 static mo_status open_tiers(const mo_open_options *o, mo_opened *out, mo_error *err)
 {
     mo_tiers_options t = {.layer_slots = out->choice.plan.layer_buffers,
+                          .pass_bytes = out->choice.plan.layer_pass,
                           .predict = o->predict,
                           .skip_missing = o->skip_missing};
     size_t homes = 0;
@@ -89,6 +316,7 @@ static mo_status load(const char *path, const mo_open_options *o, mo_opened *out
                                      .context = m->context,
                                      .range = o->requirements.range,
                                      .experts = o->requirements.experts,
+                                     .head_used = out->with_head,
                                      .pool = o->pool,
                                      .progress = o->progress,
                                      .user = o->user};
@@ -97,14 +325,95 @@ static mo_status load(const char *path, const mo_open_options *o, mo_opened *out
     return status;
 }
 
+static mo_status load_head(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
+{
+    const mo_load_options options = {.map = o->map,
+                                     .interleave = o->requirements.interleave,
+                                     .context = o->requirements.context,
+                                     .head = !out->whole,
+                                     .head_used = true,
+                                     .pool = o->pool,
+                                     .progress = o->progress,
+                                     .user = o->user};
+    char made[PATH_MAX];
+    const mo_status status = mo_checkpoint_load(
+        mo_head_path(path, o->requirements.asked, out->beside, made, sizeof made), &options, &out->head, err);
+    return status == MO_OK ? mo_checkpoint_borrow(out->head, out->model, err) : status;
+}
+
+/* Of a model that is opened; servers make many plans before. */
+static void tell_fewer(const mo_model_options *asked, int64_t wanted, int64_t drafts)
+{
+    const bool named = asked->speculate != MO_SPECULATE_AUTO || asked->draft_max || asked->draft_model;
+    const mo_log_level level = named ? MO_LOG_WARN : MO_LOG_INFO;
+    if (drafts == 0 && wanted > 0) {
+        mo_log(
+            level, "speculate",
+            "nothing is guessed: the model needs the memory; every token is computed by a step of its own");
+    } else if (drafts < wanted) {
+        mo_log(level, "speculate",
+               "at most %lld tokens are guessed at once, not %lld: the model needs the memory",
+               (long long)drafts, (long long)wanted);
+    }
+}
+
+/* Likewise. */
+static void tell_head(const char *path, const mo_requirements_options *r)
+{
+    if (r->lack == MO_HEAD_LACKS_MEMORY) {
+        mo_log(r->asked->draft_model ? MO_LOG_WARN : MO_LOG_INFO, "speculate",
+               "the %s is left out: the model's weights or context need its memory; "
+               "`speculate` %s takes it all the same",
+               r->whole ? "draft model" : "MTP head", r->whole ? "draft" : "mtp");
+    } else if (r->lack == MO_HEAD_UNREADABLE) {
+        char made[PATH_MAX];
+        mo_log(MO_LOG_WARN, "speculate",
+               "the MTP head of %s is left out: it cannot be read; `speculate` mtp says why",
+               mo_head_path(path, r->asked, r->beside, made, sizeof made));
+    }
+}
+
+/* Of a mapped model, which has no plan that would find out: one that cannot be read is left out where it may be. */
+static mo_status want_mapped_head(const char *path, mo_requirements_options *r, mo_error *err)
+{
+    mo_status status = want_head(path, r, err);
+    const bool may = r->head && !mo_requirements_need_head(r->asked) && !r->asked->draft_model;
+    if (status == MO_OK && may) {
+        mo_plan_model m = {0};
+        status = mo_requirements_of(path, r, &m, err);
+        mo_requirements_drop(&m);
+    }
+    if (status != MO_OK && may) {
+        r->head = false;
+        r->lack = MO_HEAD_UNREADABLE;
+        tell_head(path, r);
+        status = MO_OK;
+    }
+    return status;
+}
+
 /* A mapped model has no plan of RAM, and one of the device alone where there is one. */
 static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
     const mo_plan_limits *l = &o->resources->limits;
+    mo_requirements_options requirements = o->requirements;
+    out->drafts = requirements.drafts;
     if (o->map && !l->vram_bytes) {
-        return MO_OK;
+        const mo_status status = want_mapped_head(path, &requirements, err);
+        out->with_head = requirements.head;
+        out->whole = requirements.whole;
+        out->beside = requirements.beside;
+        return status;
     }
-    const mo_status status = mo_opened_plan(path, &o->requirements, o->resources, &out->choice, err);
+    const mo_status status = mo_opened_plan_guesses(path, &requirements, o->resources, &out->choice, err);
+    out->with_head = requirements.head;
+    out->whole = requirements.whole;
+    out->beside = requirements.beside;
+    out->drafts = requirements.drafts;
+    if (status == MO_OK) {
+        tell_fewer(requirements.asked, o->requirements.drafts, out->drafts);
+        tell_head(path, &requirements);
+    }
     if (status == MO_OK && o->map) {
         const mo_run_plan device = out->choice.plan;
         out->choice.plan = (mo_run_plan){.device = device.device, .location_count = device.location_count};
@@ -174,6 +483,9 @@ mo_status mo_opened_make(const char *path, const mo_open_options *options, mo_op
     if (status == MO_OK) {
         status = load(path, options, out, err);
     }
+    if (status == MO_OK && out->with_head) {
+        status = load_head(path, options, out, err);
+    }
     if (status == MO_OK) {
         status = open_tiers(options, out, err);
     }
@@ -221,6 +533,7 @@ void mo_opened_drop(mo_opened *o)
 {
     mo_hot_set_drop(&o->hot);
     mo_tiers_close(o->tiers);
+    mo_checkpoint_free(o->head);
     mo_checkpoint_free(o->model);
     mo_location_hold(o->choice.plan.location[MO_AT_RAM], -o->held);
     mo_location_hold(o->choice.plan.location[MO_AT_VRAM], -o->device_held);

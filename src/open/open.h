@@ -13,6 +13,12 @@
 mo_status mo_opened_plan(const char *path, const mo_requirements_options *requirements,
                          mo_resources *resources, mo_choice *out, mo_error *err);
 
+/* The same, and decides on guesses: requirements->head says whether the model gets an MTP head or a draft model. Where `speculate` is mtp or draft it does, or
+ * that fails; where it is auto, if there is one and nothing has to be read from disk for want of its memory.
+ * requirements->drafts becomes less where the model, its weights in RAM or its context need that memory; 0 only where it is auto. */
+mo_status mo_opened_plan_guesses(const char *path, mo_requirements_options *requirements,
+                                 mo_resources *resources, mo_choice *out, mo_error *err);
+
 typedef struct mo_open_options {
     mo_resources *resources;
     mo_requirements_options requirements;
@@ -28,6 +34,9 @@ typedef struct mo_open_options {
 typedef struct mo_opened {
     mo_choice choice;
     mo_checkpoint *model;
+    mo_checkpoint *head;                          /* the MTP head or draft model; NULL: none */
+    bool with_head, whole, beside;                /* as planned; it is a draft model; it has its own file */
+    int64_t drafts;                               /* of a session in a step at most, as planned */
     mo_tiers *tiers;                              /* NULL: nothing is left on disk */
     int64_t held, device_held;                    /* what other models find taken, in RAM and on the device */
     mo_location_id run_location[MO_PLAN_DEVICES]; /* of several devices: each one's memory, */

@@ -1,10 +1,14 @@
 #include "open/requirements.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "cluster/experts.h"
 #include "engine/engine.h"
+#include "engine/head.h"
 #include "engine/session.h"
 #include "experts/expert_table.h"
 #include "gpu/adapters.h"
@@ -13,15 +17,17 @@
 #include "plan/batch.h"
 #include "plan/choice.h"
 #include "plan/share.h"
+#include "speculate/ngram.h"
 
 /* Memory of the program apart from weights, caches and working memory: code and libraries, readers, buffers of the C library
  * (2 to 10 MiB were seen); of each thread that computes its stack and the C library's memory (190 KiB); and the vocabulary,
  * whose tables take some multiples of its text: 82 to 96 bytes a token where there are no merges, 183 to 230 with them, on
  * vocabularies of 32,000 to 151,669 tokens. Rounded up. */
-#define PROGRAM_BYTES    ((int64_t)16 << 20)
-#define PER_THREAD_BYTES ((int64_t)256 << 10)
-#define PER_TOKEN_BYTES  100
-#define PER_MERGE_BYTES  140
+#define PROGRAM_BYTES       ((int64_t)16 << 20)
+#define PER_THREAD_BYTES    ((int64_t)256 << 10)
+#define PER_TOKEN_BYTES     100
+#define PER_MERGE_BYTES     140
+#define HEADER_STRING_BYTES 32 /* of a draft model's header: a token's text, length, place, score and kind */
 /* For a rank among several: MPI with its message buffers (11 MiB with Open MPI). */
 #define RANK_BYTES ((int64_t)16 << 20)
 
@@ -110,11 +116,28 @@ mo_state_size mo_requirements_states(const mo_requirements_options *o, int64_t b
                            .kept_bytes = device ? o->asked->kept_device_bytes : o->kept_bytes};
 }
 
+int64_t mo_requirements_drafts(const mo_model_options *asked)
+{
+    const bool off =
+        asked->speculate == MO_SPECULATE_OFF || asked->batch == 1; /* no row is left for a draft */
+    return off ? 0 : asked->draft_max ? asked->draft_max : MO_DRAFTS_MAX;
+}
+
+bool mo_requirements_guess_text(const mo_model_options *asked)
+{
+    return asked->speculate == MO_SPECULATE_AUTO || asked->speculate == MO_SPECULATE_NGRAM;
+}
+
+bool mo_requirements_need_head(const mo_model_options *asked)
+{
+    return asked->speculate == MO_SPECULATE_MTP || asked->speculate == MO_SPECULATE_DRAFT;
+}
+
 static void count_device(const mo_model_spec *f, const mo_requirements_options *o, bool interleaved,
                          mo_plan_layer *layers, mo_plan_model *out)
 {
     const mo_gpu_requirements requirements =
-        mo_gpu_requirements_of(f, out->batch, out->context, &o->precision);
+        mo_gpu_requirements_of(f, out->batch, out->context, &o->precision, o->drafts);
     out->device_core_bytes = requirements.core;
     out->device_group_bytes = mo_gpu_matrix_bytes(requirements.group);
     const mo_state_size states = mo_requirements_states(o, out->batch, out->context, true);
@@ -122,12 +145,14 @@ static void count_device(const mo_model_spec *f, const mo_requirements_options *
         const int64_t bytes = mo_state_layer_bytes(f, &states, i);
         layers[i].kv_bytes = bytes < out->device_kv_bytes ? bytes : 0;
         layers[i].core_bytes = mo_gpu_layer_core_bytes(f, i);
+        out->recurrent_layers += mo_layer_recurrent(&f->layers[i]);
         layers[i].state_bytes = /* of windows: for this batch */
             o->experts.alone ? 0 : mo_state_layer_share(f, &states, i);
     }
-    out->device_kept_bytes = o->asked->kept_device_bytes;
+    out->device_kept_bytes = mo_spec_device_experts(f) ? 0 : o->asked->kept_device_bytes;
     out->device_stage_bytes = interleaved ? 2 * requirements.expert_bytes : requirements.expert_bytes;
     out->device_stage_plain = requirements.expert_bytes;
+    out->device_down_bytes = requirements.down_bytes;
     out->device_map_bytes = requirements.map;
 }
 
@@ -139,7 +164,8 @@ static int64_t stream_bytes(const mo_model_spec *f, int64_t batch)
 
 static int64_t question_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch)
 {
-    return mo_plan_times(batch, mo_experts_message_bytes(f->width, mo_extent_of(f).used, o->peers));
+    const mo_extent e = mo_extent_of(f);
+    return mo_plan_times(batch, mo_experts_message_bytes(e.expert_io, e.used, o->peers));
 }
 
 static int64_t message_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch)
@@ -147,12 +173,35 @@ static int64_t message_bytes(const mo_model_spec *f, const mo_requirements_optio
     return o->experts.divided ? question_bytes(f, o, batch) : o->range.count ? stream_bytes(f, batch) : 0;
 }
 
+/* The n-grams of a session's text where that is guessed from. */
+static int64_t ngram_bytes(const mo_requirements_options *o, int64_t context)
+{
+    const bool guessed = o->drafts && mo_requirements_guess_text(o->asked) && !o->experts.alone &&
+                         o->range.first == 0; /* rank 0 guesses */
+    return guessed ? mo_ngram_bytes(context) : 0;
+}
+
+/* Of a session: its logits and n-grams. */
+static int64_t session_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch,
+                             int64_t context)
+{
+    return mo_plan_sum(mo_session_logits_bytes(f, batch, o->asked->all_logits), ngram_bytes(o, context));
+}
+
+/* Of guesses, whoever makes them. */
+static int64_t draft_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t context)
+{
+    const int64_t sessions = o->asked->sessions > 1 ? o->asked->sessions : 1;
+    return mo_plan_sum((int64_t)mo_drafts_bytes(f, o->drafts, o->threads),
+                       mo_plan_times(sessions, ngram_bytes(o, context)));
+}
+
 /* What a batch takes: the memory of a step, and of sessions, whose windows hold a step's tokens too. */
 static mo_plan_batch count_batch(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch,
                                  int64_t context)
 {
     const int64_t sessions = o->asked->sessions > 1 ? o->asked->sessions : 1;
-    const mo_gpu_requirements device = mo_gpu_requirements_of(f, batch, context, &o->precision);
+    const mo_gpu_requirements device = mo_gpu_requirements_of(f, batch, context, &o->precision, o->drafts);
     const mo_state_size here = mo_requirements_states(o, batch, context, false),
                         there = mo_requirements_states(o, batch, context, true);
     const int64_t blocks = mo_state_pool_bytes(f, &there);
@@ -160,9 +209,10 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_requirements_o
         .batch = batch,
         .kv_bytes = o->experts.alone ? 0 : mo_state_pool_bytes(f, &here), /* sessions are with the core */
         .work_bytes =
-            mo_plan_sum((int64_t)mo_engine_bytes(f, batch, context, o->threads) + message_bytes(f, o, batch),
-                        mo_plan_times(sessions, mo_session_logits_bytes(f, batch, o->asked->all_logits))),
-        .device_kv_bytes = o->experts.alone
+            mo_plan_sum((int64_t)mo_engine_bytes(f, batch, context, o->threads) + message_bytes(f, o, batch) +
+                            (int64_t)mo_drafts_bytes(f, o->drafts, o->threads),
+                        mo_plan_times(sessions, session_bytes(f, o, batch, context))),
+        .device_kv_bytes = mo_spec_device_experts(f)
                                ? 0
                                : mo_plan_sum(blocks < INT64_MAX / 2 ? mo_gpu_matrix_bytes(blocks) : blocks,
                                              mo_plan_times(sessions, device.table)),
@@ -211,12 +261,16 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
                          .output_bytes = matrix_bytes(&f->output.w),
                          .batch = o->batch ? o->batch : MO_CHOICE_BATCH,
                          .context = mo_choice_context(o->context, f->context),
-                         .width = f->width};
+                         .core_on_cpu = mo_spec_device_experts(f) && !f->experts.alone,
+                         .width = f->width,
+                         .expert_io = mo_extent_of(f).expert_io};
     m->core_bytes = (int64_t)region - m->vector_bytes - (f->tied ? m->table_bytes : 0);
     for (int i = 0; i < f->layer_count; i++) {
         const mo_layer *l = &f->layers[i];
         layers[i].size_class = -1;
         layers[i].read_bytes = mo_state_read_bytes(f, o->asked->kv, m->context, i);
+        layers[i].joined =
+            l->attention.index.top && !l->attention.index.heads && !l->attention.compressed.groups;
         layers[i].queries = l->mixer == MO_MIXER_ATTENTION ? l->attention.heads / l->attention.kv_heads : 0;
         if (l->routed) {
             m->routed_layers++;
@@ -228,6 +282,7 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
     count_experts(experts, layers, m, &interleaved);
     count_layers(f, experts, layers, m);
     m->kept_bytes = o->kept_bytes;
+    m->draft_bytes = draft_bytes(f, o, m->context);
     count_batches(f, o, m);
     m->other_bytes = PROGRAM_BYTES + PER_THREAD_BYTES * o->threads +
                      PER_TOKEN_BYTES * strings_of(model, "tokenizer.ggml.tokens") +
@@ -245,7 +300,7 @@ static void add_adapters(const mo_model_spec *f, const mo_requirements_options *
 {
     const int64_t there = mo_gpu_adapters_bytes(batch * mo_extent_of(f).used, ranks);
     *work = mo_plan_sum(*work, (int64_t)mo_workspace_low_bytes(f, batch, o->asked->adapter_count, ranks));
-    *device = o->experts.alone ? *device : mo_plan_sum(*device, mo_plan_sum(bytes, there));
+    *device = mo_spec_device_experts(f) ? *device : mo_plan_sum(*device, mo_plan_sum(bytes, there));
 }
 
 /* Adapters stay in RAM in addition to the model, and their steps have their own lists. */
@@ -273,6 +328,134 @@ static mo_status count_adapters(const mo_checkpoint *model, const mo_requirement
         mo_plan_batch *p = &m->batches[i];
         add_adapters(f, o, p->batch, bytes, ranks, &p->work_bytes, &p->device_work_bytes);
     }
+    return status;
+}
+
+mo_status mo_requirements_fit_encoder(const mo_encoder *e, const char *path, const mo_model_spec *spec,
+                                      mo_error *err)
+{
+    const mo_vision_spec *s = mo_encoder_spec(e);
+    const mo_picture_rule *rule = &spec->pictures;
+    if (!rule->accepted) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "%s: this model reads no pictures; open it without an encoder (`mmproj`)", path);
+    }
+    if (rule->grid != (s->projector == MO_PROJECTOR_QWEN3VL)) {
+        return mo_fail(err, MO_EINVAL,
+                       "%s: the encoder %s is for another family of models; use the model's own", path,
+                       s->projector_name);
+    }
+    if (s->out != spec->width || s->features != rule->features) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "%s: the encoder's rows are for models of width %lld with DeepStack in %d layers, but this "
+            "model has width %lld and %d layers; use the model's own encoder",
+            path, (long long)s->out, s->features, (long long)spec->width, rule->features);
+    }
+    return MO_OK;
+}
+
+/* Steps of fewer tokens are not chosen, unless there are no others. */
+static void drop_batches(mo_plan_model *m, int64_t least)
+{
+    int kept = 0;
+    for (int i = 0; i < m->batch_count; i++) {
+        if (m->batches[i].batch >= least) {
+            m->batches[kept++] = m->batches[i];
+        }
+    }
+    m->batch_count = kept ? kept : m->batch_count;
+}
+
+/* The encoder of pictures is in RAM, with what it needs for the largest picture. A step takes all of one where its rows see each other. */
+static mo_status count_encoder(const mo_checkpoint *model, const mo_requirements_options *o, mo_plan_model *m,
+                               mo_error *err)
+{
+    const mo_model_spec *f = mo_checkpoint_spec(model);
+    mo_encoder *e = NULL;
+    mo_resize_rule rule = {0};
+    if (!o->asked->mmproj || o->experts.alone || o->range.first > 0) {
+        return MO_OK;
+    }
+    mo_status status = mo_encoder_open(o->asked->mmproj, true, &e, err);
+    if (status == MO_OK) {
+        status = mo_requirements_fit_encoder(e, o->asked->mmproj, f, err);
+    }
+    if (status == MO_OK) {
+        status = mo_encoder_rule(e, o->asked->image_min_tokens, o->asked->image_max_tokens, &rule, err);
+    }
+    if (status == MO_OK) {
+        const int64_t rows = rule.max_pixels / (rule.align * rule.align);
+        const int64_t made = mo_plan_times(rows * mo_vision_row(mo_encoder_spec(e)), sizeof(float));
+        m->encoder_bytes = mo_encoder_weight_bytes(e) + mo_encoder_most_bytes(e, &rule, o->threads) + made +
+                           3 * rule.max_pixels; /* and what it reads is kept, to be saved */
+        m->other_bytes = mo_plan_sum(m->other_bytes, m->encoder_bytes);
+        if (f->pictures.both_ways && !o->batch) {
+            drop_batches(m, rows);
+        }
+    }
+    mo_encoder_close(e);
+    return status;
+}
+
+const char *mo_head_path(const char *path, const mo_model_options *asked, bool beside, char *made,
+                         size_t size)
+{
+    static const char end[] = ".gguf";
+    const size_t length = strlen(path), name = length - (sizeof end - 1);
+    if (!beside || asked->draft_model) {
+        return asked->draft_model ? asked->draft_model : path;
+    }
+    if (length < sizeof end || strcmp(path + name, end) != 0 || length + sizeof "-mtp" > size) {
+        return NULL;
+    }
+    snprintf(made, size, "%.*s-mtp%s", (int)name, path, end);
+    return made;
+}
+
+/* What computes guesses is always in RAM, whole. */
+static mo_status count_head(const char *path, const mo_checkpoint *model, const mo_requirements_options *o,
+                            mo_plan_model *m, mo_error *err)
+{
+    const mo_load_options describe = {
+        .describe = true, .head = !o->whole, .interleave = o->interleave, .context = o->context};
+    const int64_t sessions = o->asked->sessions > 1 ? o->asked->sessions : 1;
+    mo_checkpoint *head = NULL;
+    size_t count = 0, bytes = 0;
+    char made[PATH_MAX];
+    mo_status status =
+        mo_checkpoint_load(mo_head_path(path, o->asked, o->beside, made, sizeof made), &describe, &head, err);
+    if (status == MO_OK) {
+        status = mo_checkpoint_borrow(head, model, err);
+    }
+    if (status == MO_OK) {
+        const mo_model_spec *spec = mo_checkpoint_spec(head);
+        const bool late =
+            !o->whole && mo_head_is_late(mo_checkpoint_spec(model), o->asked->speculate == MO_SPECULATE_AUTO);
+        mo_state_size states = mo_requirements_states(o, 0, m->context, false);
+        states.kept_bytes = 0;
+        const mo_home *homes = mo_checkpoint_homes(head, &count);
+        mo_checkpoint_region(head, &bytes);
+        int64_t all = (int64_t)bytes;
+        m->work_bytes =
+            mo_plan_sum(m->work_bytes, (int64_t)mo_head_bytes(spec, &states, m->batch, late, o->threads));
+        for (int i = 0; i < m->batch_count; i++) {
+            mo_plan_batch *p = &m->batches[i];
+            p->work_bytes =
+                mo_plan_sum(p->work_bytes, (int64_t)mo_head_bytes(spec, &states, p->batch, late, o->threads));
+        }
+        for (size_t i = 0; i < count; i++) {
+            all += mo_load_bytes(homes[i].bytes);
+        }
+        all = mo_plan_sum(all, mo_plan_times(sessions, (int64_t)mo_head_session_bytes(spec, m->context)));
+        if (o->whole) {
+            all += HEADER_STRING_BYTES *
+                   (strings_of(head, "tokenizer.ggml.tokens") + strings_of(head, "tokenizer.ggml.merges"));
+        }
+        m->head_bytes = mo_plan_sum(all, (int64_t)mo_head_bytes(spec, &states, m->batch, late, o->threads));
+        m->other_bytes = mo_plan_sum(m->other_bytes, all);
+    }
+    mo_checkpoint_free(head);
     return status;
 }
 
@@ -319,6 +502,12 @@ mo_status mo_requirements_of(const char *path, const mo_requirements_options *op
     }
     if (status == MO_OK && layers) {
         status = count_adapters(model, options, layers, out, err);
+    }
+    if (status == MO_OK && layers && options->head) {
+        status = count_head(path, model, options, out, err);
+    }
+    if (status == MO_OK && layers) {
+        status = count_encoder(model, options, out, err);
     }
     mo_expert_table_destroy(experts);
     mo_checkpoint_free(model);

@@ -92,7 +92,7 @@ static mo_status describe_device(const mo_resources_ask *ask, mo_resources *m, m
     if (!none && !any) {
         return mo_fail(
             err, MO_EINVAL,
-            "device \"%.40s\": the file defines the other machine's device; use \"none\" to ignore it",
+            "device \"%.40s\": the description of the machine says which it has; use \"none\" to ignore it",
             ask->options->device);
     }
     if (m->rates.vram_bytes > 0 && !none) {
@@ -285,6 +285,58 @@ void mo_resources_use_device(mo_resources *m, int number)
     m->device = m->devices[0] = device;
 }
 
+/* ---- Described machines ---- */
+
+static mo_status describe(const mo_resources_ask *ask, const char *gpu, mo_resources *m, mo_error *err)
+{
+    mo_described parts = ask->parts;
+    parts.gpu = gpu;
+    m->other_machine = true;
+    if (ask->options->ram_bytes > 0) {
+        m->rates.ram_bytes = 0; /* not this machine's */
+    }
+    return mo_described_apply(&parts, &m->rates, m->described, sizeof m->described, err);
+}
+
+/* A GPU that no one has named, of which only the ceiling is known. */
+static mo_status describe_any(const mo_resources_ask *ask, mo_resources *m, mo_error *err)
+{
+    const mo_status status = describe(ask, mo_described_gpu_with(ceiling_of(ask, 0))->name, m, err);
+    return status == MO_OK ? describe_device(ask, m, err) : status;
+}
+
+/* The rates, and the device: this machine's, that of a file or of parts. */
+static mo_status find_machine(const mo_resources_ask *ask, mo_resources *m, mo_error *err)
+{
+    const mo_described *parts = &ask->parts;
+    const mo_model_options *o = ask->options;
+    const bool any = !o->device || strcmp(o->device, "auto") == 0;
+    const bool unnamed = parts->gpu && strcmp(parts->gpu, "auto") == 0;
+    const bool given = (parts->gpu && !unnamed) || parts->cpu || parts->disk || parts->ram_bytes;
+    mo_status status = MO_OK;
+    if (ask->machine) {
+        status = mo_rates_load(ask->machine, &m->rates, err);
+    } else {
+        m->rates = mo_rates_here();
+    }
+    if (status == MO_OK && given) {
+        status = describe(ask, unnamed ? NULL : parts->gpu, m, err);
+    }
+    m->probed_disk_bytes_s = m->rates.measured ? m->rates.disk_bytes_s : 0;
+    if (status != MO_OK) {
+        return status;
+    }
+    if (ask->machine || (parts->gpu && !unnamed)) {
+        return describe_device(ask, m, err);
+    }
+    if (parts->ram_bytes) { /* no GPU of this machine */
+        return ceiling_of(ask, 0) > 0 ? describe_any(ask, m, err) : describe_device(ask, m, err);
+    }
+    status = find_device(ask, m, err);
+    const bool one = ceiling_of(ask, 0) > 0 && o->vram_each_count < 2;
+    return status == MO_OK && !m->device && unnamed && any && one ? describe_any(ask, m, err) : status;
+}
+
 /* ---- Together ---- */
 
 void mo_resources_know_disk(mo_resources *m, const char *path)
@@ -320,7 +372,8 @@ static mo_status find_limits(const mo_resources_ask *ask, mo_resources *m, mo_er
     if (ask->options->map) { /* the system decides what of the file stays */
         m->limits.ram_bytes = INT64_MAX;
     } else {
-        const mo_status status = mo_plan_limits_find(ask->machine ? NULL : "", &m->rates, &m->limits, err);
+        const bool elsewhere = ask->machine || ask->parts.ram_bytes || (m->described[0] && m->ram_given);
+        const mo_status status = mo_plan_limits_find(elsewhere ? NULL : "", &m->rates, &m->limits, err);
         if (status != MO_OK) {
             return status;
         }
@@ -356,15 +409,7 @@ mo_status mo_resources_find(const mo_resources_ask *ask, mo_resources *out, mo_e
     if (m.limits.postfetch != MO_POSTFETCH_OFF) {
         m.limits.staging_bytes = m.postfetch.scratch_mb << 20;
     }
-    if (ask->machine) {
-        status = mo_rates_load(ask->machine, &m.rates, err);
-    } else {
-        m.rates = mo_rates_here();
-    }
-    m.probed_disk_bytes_s = m.rates.measured ? m.rates.disk_bytes_s : 0;
-    if (status == MO_OK) {
-        status = ask->machine ? describe_device(ask, &m, err) : find_device(ask, &m, err);
-    }
+    status = find_machine(ask, &m, err);
     if (status == MO_OK && m.device && ask->to_open) {
         mo_postfetch_unknown(ask->options->environment ? environ : NULL, &notes);
         for (int i = 0; i < notes.count; i++) {

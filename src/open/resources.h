@@ -5,6 +5,7 @@
 
 #include "device/choice.h"
 #include "hotcache/selection.h"
+#include "plan/described.h"
 #include "plan/divide.h"
 #include "plan/postfetch.h"
 #include "plan/precision.h"
@@ -13,8 +14,10 @@
 typedef struct mo_resources_ask {
     const mo_model_options *options;
     const char *machine; /* a file that describes another one; NULL: this one */
-    bool to_open;        /* not just a plan: what the user should hear about the environment is logged */
-    unsigned without;    /* automatically chosen GPUs to leave out, one bit each */
+    mo_described
+        parts; /* of a described machine; gpu "auto": a described one if there is none, but a ceiling for it */
+    bool to_open;     /* not just a plan: what the user should hear about the environment is logged */
+    unsigned without; /* automatically chosen GPUs to leave out, one bit each */
     mo_location_holding instead; /* of a model of this process, which counts as free */
 } mo_resources_ask;
 
@@ -34,14 +37,15 @@ typedef struct mo_resources {
     mo_plan_device_limits *
         alone; /* [device_count] each without the others: one that is named twice has all of its memory then */
     bool each_measured[MO_DEVICES];
-    bool each_bf16[MO_DEVICES];  /* it has products in bfloat16 */
-    bool ram_given;              /* the ceiling of RAM was asked for, not found */
-    bool vram_given;             /* likewise */
-    bool other_machine;          /* another machine, where the models of this process hold nothing */
-    bool any_device;             /* chosen automatically: if it is too small, the model runs without it */
-    bool device_measured;        /* its rates */
-    int64_t device_bytes;        /* that it has */
-    char why[MO_DEVICE_WHY];     /* there is no device */
+    bool each_bf16[MO_DEVICES]; /* it has products in bfloat16 */
+    bool ram_given;             /* the ceiling of RAM was asked for, not found */
+    bool vram_given;            /* likewise */
+    char described[256];     /* one sentence: which machine is described; "": this one, or that of a file */
+    bool other_machine;      /* another machine, where the models of this process hold nothing */
+    bool any_device;         /* chosen automatically: if it is too small, the model runs without it */
+    bool device_measured;    /* its rates */
+    int64_t device_bytes;    /* that it has */
+    char why[MO_DEVICE_WHY]; /* there is no device */
     double probed_disk_bytes_s;  /* of the rates, as probed; 0: not probed */
     bool disk_learned;           /* the disk's is what models ran with */
     mo_location_holding instead; /* as in mo_resources_ask */

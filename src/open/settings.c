@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "disk/read.h"
 #include "engine/adapting.h"
+#include "engine/drafts.h"
 #include "numeric/kv.h"
 
 #define KEPT_MOST ((int64_t)1 << 50)
@@ -20,7 +21,18 @@ static mo_status check_choices(const mo_model_options *o, mo_error *err)
         {"`postfetch`", "off, auto, down or expert", (int)o->postfetch, MO_POSTFETCH_EXPERT},
         {"`prompt_precision`", "exact or bf16", (int)o->prompt_precision, MO_PRECISION_BF16},
         {"`divide`", "auto, layers or experts", (int)o->divide, MO_DIVIDE_EXPERTS},
+        {"`speculate`", "off, auto, ngram, mtp or draft", (int)o->speculate, MO_SPECULATE_DRAFT},
     };
+    if (o->draft_model && (o->speculate == MO_SPECULATE_OFF || o->speculate == MO_SPECULATE_NGRAM)) {
+        return mo_fail(err, MO_EINVAL,
+                       "`draft_model` has an MTP head or a draft model, which `speculate` auto, mtp or draft "
+                       "uses; choose one");
+    }
+    if (!o->draft_model && o->speculate == MO_SPECULATE_DRAFT) {
+        return mo_fail(err, MO_EINVAL,
+                       "`speculate` draft needs the file of a smaller model with the same tokens as "
+                       "`draft_model`");
+    }
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (rules[i].value < 0 || rules[i].value > rules[i].most) {
             return mo_fail(err, MO_EINVAL, "%s must be %s, not number %d", rules[i].name, rules[i].choices,
@@ -47,6 +59,9 @@ static mo_status check_sizes(const mo_model_options *o, mo_error *err)
         {"`kept_bytes`", "a size (or 0 for none)", o->kept_bytes, KEPT_MOST},
         {"`kept_device_bytes`", "a size (or 0 for none)", o->kept_device_bytes, KEPT_MOST},
         {"`adapter_bytes`", "a size (or 0 for none)", o->adapter_bytes, KEPT_MOST},
+        {"`draft_max`", "1 to 64 (or 0 for 64)", o->draft_max, MO_DRAFTS_MAX},
+        {"`image_min_tokens`", "1 to 65536 (or 0 for the encoder's)", o->image_min_tokens, 65536},
+        {"`image_max_tokens`", "1 to 65536 (or 0 for the encoder's)", o->image_max_tokens, 65536},
         {"`vram_bytes`", "a size (or 0 for the free memory)", o->vram_bytes, INT64_MAX},
     };
     _Static_assert(MO_DISK_READERS == 64, "as the text says");

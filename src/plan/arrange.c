@@ -64,9 +64,9 @@ static int64_t total(const mo_run_plan *p)
 }
 
 /* What is the same in every mode; the core and the slots are still to come. */
-static mo_run_plan fixed_parts(const mo_plan_model *m)
+static void fixed_parts(const mo_plan_model *m, mo_run_plan *p)
 {
-    return (mo_run_plan){
+    *p = (mo_run_plan){
         .vectors = m->vector_bytes,
         .table = m->tied ? m->table_bytes : 0,
         .kv = m->kv_bytes,
@@ -79,53 +79,60 @@ static mo_run_plan fixed_parts(const mo_plan_model *m)
 }
 
 /* Rows of the embedding may still be fetched and staged, nothing else. */
-static mo_run_plan resident_parts(const mo_wanted *w)
+static void resident_parts(const mo_wanted *w, mo_run_plan *p)
 {
     const mo_plan_model *m = &w->model;
-    mo_run_plan p = fixed_parts(m);
-    p.mode = MO_PLAN_RESIDENT;
-    p.core = m->core_bytes;
-    p.staging = m->tied ? 0 : m->staging_bytes;
-    p.slots = m->resident_bytes ? m->resident_bytes : p.expert_bytes;
-    p.expert_resident = p.expert_bytes;
+    fixed_parts(m, p);
+    p->mode = MO_PLAN_RESIDENT;
+    p->core = m->core_bytes;
+    p->staging = m->tied ? 0 : m->staging_bytes;
+    p->slots = m->resident_bytes ? m->resident_bytes : p->expert_bytes;
+    p->expert_resident = p->expert_bytes;
     if (w->beside) {
-        p.slots = mo_plan_share_most(w->shares, m->class_count);
-        p.expert_resident = 0; /* counted with the slots */
-        p.mode = p.slots > 0 ? MO_PLAN_SLOTS : MO_PLAN_RESIDENT;
+        p->slots = mo_plan_share_most(w->shares, m->class_count);
+        p->expert_resident = 0; /* counted with the slots */
+        p->mode = p->slots > 0 ? MO_PLAN_SLOTS : MO_PLAN_RESIDENT;
         for (int i = 0; i < m->class_count; i++) {
-            p.class_slots[i] = (int32_t)w->shares[i].most;
+            p->class_slots[i] = (int32_t)w->shares[i].most;
         }
     }
-    p.used = total(&p);
-    return p;
+    p->used = total(p);
 }
 
-static mo_run_plan slotted_parts(const mo_wanted *w)
+static void slotted_parts(const mo_wanted *w, mo_run_plan *p)
 {
-    mo_run_plan p = fixed_parts(&w->model);
-    p.mode = MO_PLAN_SLOTS;
-    p.core = w->model.core_bytes;
-    p.slots = mo_plan_share_least(w->shares, w->model.class_count);
-    p.used = total(&p);
-    return p;
+    fixed_parts(&w->model, p);
+    p->mode = MO_PLAN_SLOTS;
+    p->core = w->model.core_bytes;
+    p->slots = mo_plan_share_least(w->shares, w->model.class_count);
+    p->used = total(p);
+}
+
+int64_t mo_plan_pass_bytes(const mo_wanted *w, int64_t layer_buffer_bytes)
+{
+    const int64_t grain = (int64_t)64 << 10, later = mo_plan_sum(w->model.kv_bytes, w->whole->work_bytes);
+    int64_t bytes = (int64_t)16 << 20;
+    bytes = later < bytes ? later / grain * grain : bytes;
+    bytes = bytes > grain ? bytes : grain;
+    return layer_buffer_bytes < bytes ? layer_buffer_bytes : bytes;
 }
 
 /* No layer stays; there are the fewest buffers. */
-static mo_run_plan streamed_parts(const mo_wanted *w)
+static void streamed_parts(const mo_wanted *w, mo_run_plan *p)
 {
     const mo_plan_model *m = &w->model;
-    mo_run_plan p = fixed_parts(m);
+    fixed_parts(m, p);
     mo_placement_counts counts = w->counts;
     counts.on_disk = m->dense_layers;
-    p.mode = MO_PLAN_STREAMED;
-    p.core = m->core_bytes - m->dense_bytes;
-    p.layer_buffers = MO_PLAN_LAYER_BUFFERS_LEAST;
-    p.dense_resident = 0;
-    p.staging = mo_plan_sum(
-        p.staging, mo_plan_times(p.layer_buffers, mo_placement_sum(w->whole, counts).ram_buffer_bytes));
-    p.slots = mo_plan_share_least(w->shares, m->class_count);
-    p.used = total(&p);
-    return p;
+    const int64_t buffer = mo_placement_sum(w->whole, counts).ram_buffer_bytes;
+    p->mode = MO_PLAN_STREAMED;
+    p->core = m->core_bytes - m->dense_bytes;
+    p->layer_buffers = w->unbuffered ? 0 : MO_PLAN_LAYER_BUFFERS_LEAST;
+    p->layer_pass = w->unbuffered ? mo_plan_pass_bytes(w, buffer) : 0;
+    p->dense_resident = 0;
+    p->staging = mo_plan_sum(p->staging, mo_plan_times(p->layer_buffers, buffer));
+    p->slots = mo_plan_share_least(w->shares, m->class_count);
+    p->used = total(p);
 }
 
 static void fill_slots(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
@@ -133,6 +140,22 @@ static void fill_slots(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
     p->slots =
         mo_plan_share_out(w->shares, w->model.class_count, p->slots + (ceiling - p->used), p->class_slots);
     p->used = total(p);
+}
+
+/* Not all of them: then nothing would be left for the device to have alone. */
+static void fill_unbuffered(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
+{
+    const mo_plan_model *m = &w->model;
+    mo_plan_share_out(w->shares, m->class_count, p->slots, p->class_slots);
+    int stay = mo_placement_fill_ram(w->whole, w->counts, 0, ceiling - p->used);
+    stay = stay < m->dense_layers ? stay : m->dense_layers - 1;
+    if (stay > 0) {
+        mo_placement_counts counts = w->counts;
+        counts.on_disk = m->dense_layers - stay;
+        p->dense_resident = stay;
+        p->core = mo_plan_sum(p->core, mo_placement_sum(w->whole, counts).ram_bytes);
+        p->used = total(p);
+    }
 }
 
 /* A third buffer comes before layers that stay: it is what keeps the disk busy. */
@@ -159,40 +182,43 @@ static void fill_layers(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
 bool mo_plan_arrange_least(const mo_wanted *w, mo_plan_mode mode, mo_run_plan *p)
 {
     switch (mode) {
-    case MO_PLAN_RESIDENT: *p = resident_parts(w); return true;
-    case MO_PLAN_SLOTS: *p = slotted_parts(w); return w->model.class_count > 0;
+    case MO_PLAN_RESIDENT: resident_parts(w, p); return true;
+    case MO_PLAN_SLOTS: slotted_parts(w, p); return w->model.class_count > 0;
     case MO_PLAN_STREAMED: break;
     }
     if (w->model.dense_layers == 0) {
         return false;
     }
-    *p = streamed_parts(w);
+    streamed_parts(w, p);
     return true;
 }
 
-/* Places everything; on refusal *p is the smallest arrangement. */
+/* Places everything; on refusal *p is the smallest arrangement. One candidate at a time: callers may have small stacks. */
 static bool place(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
 {
-    const mo_plan_model *m = &w->model;
-    const mo_run_plan whole = resident_parts(w);
-    const mo_run_plan slotted = m->class_count ? slotted_parts(w) : whole;
-    const mo_run_plan streamed = m->dense_layers ? streamed_parts(w) : slotted;
-    mo_run_plan least = slotted.used < whole.used ? slotted : whole;
-    least = streamed.used < least.used ? streamed : least;
-    if (whole.used <= ceiling) {
-        *p = whole;
-    } else if (m->class_count && slotted.used <= ceiling) {
-        *p = slotted;
+    mo_plan_mode mode = MO_PLAN_RESIDENT;
+    resident_parts(w, p);
+    const int64_t whole = p->used;
+    int64_t least = whole;
+    for (mo_plan_mode next = MO_PLAN_SLOTS; next <= MO_PLAN_STREAMED; next++) {
+        mo_run_plan q;
+        if (mo_plan_arrange_least(w, next, &q)) {
+            least = q.used < least ? q.used : least;
+            if (p->used > ceiling && q.used < p->used) {
+                *p = q;
+                mode = next;
+            }
+        }
+    }
+    const bool fits = p->used <= ceiling;
+    if (fits && mode == MO_PLAN_SLOTS) {
         fill_slots(w, ceiling, p);
-    } else if (m->dense_layers && streamed.used <= ceiling) {
-        *p = streamed;
-        fill_layers(w, ceiling, p);
-    } else {
-        *p = least;
+    } else if (fits && mode == MO_PLAN_STREAMED) {
+        (w->unbuffered ? fill_unbuffered : fill_layers)(w, ceiling, p);
     }
     p->ceiling = ceiling;
-    p->least = least.used;
-    p->whole = whole.used;
+    p->least = least;
+    p->whole = whole;
     return p->used <= ceiling;
 }
 

@@ -1,5 +1,6 @@
 #include "plan/choice.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +29,26 @@ static mo_status prefixed(const mo_choice_ask *ask, mo_status status, mo_error *
     return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "%s", ask->name);
 }
 
+/* Are there layers that need what another one has chosen? They have to be where that is. */
+static bool joins(const mo_plan_model *m)
+{
+    bool some = false;
+    for (int i = 0; m->layer && i < m->layers; i++) {
+        some = some || m->layer[i].joined;
+    }
+    return some;
+}
+
 static mo_status plan_alone(const mo_choice_ask *ask, const mo_plan_device_limits *with, int64_t context,
                             mo_choice *out, mo_error *err)
 {
     const mo_status status = need(ask, ask->batch, context, out, err);
-    return status != MO_OK
-               ? status
-               : prefixed(ask, mo_plan_choose(&out->model, &with->limits, &with->rates, &out->plan, err),
-                          err);
+    mo_plan_limits limits = with->limits;
+    if (status != MO_OK) {
+        return status;
+    }
+    limits.cpu_layers = limits.cpu_layers && !joins(&out->model);
+    return prefixed(ask, mo_plan_choose(&out->model, &limits, &with->rates, &out->plan, err), err);
 }
 
 /* As if the devices were one. Each has pinned memory of its own. */
@@ -66,7 +79,7 @@ static mo_status plan_divided(const mo_choice_ask *ask, int64_t context, mo_choi
         status = plan_together(ask, out->model.batch, out->model.context, out, err);
         memcpy(out->plan.batch_why, why, sizeof why);
     }
-    if (status != MO_OK) {
+    if (status != MO_OK || out->model.core_on_cpu) {
         return status;
     }
     out->division = calloc(1, sizeof *out->division);
@@ -147,9 +160,18 @@ static int choose_device(const mo_choice_ask *ask, mo_choice *out)
     double alone = 0;
     const bool named = !ask->any_device;
     const mo_status status = plan_with(ask, NULL, &longest, out, &why);
-    const bool divided = status == MO_OK && out->division->count > 1;
-    const int first = status == MO_OK ? out->division->run[0].device : 0;
+    const bool divided = status == MO_OK && out->division && out->division->count > 1;
+    const int first = status == MO_OK && out->division ? out->division->run[0].device : 0;
     const double shared = out->plan.tokens_per_second;
+    if (status == MO_OK && (joins(&out->model) || out->model.core_on_cpu)) {
+        const char *what = out->model.core_on_cpu ? "experts of a model whose layers the CPU computes"
+                                                  : "layers that share the positions of an indexer";
+        const int one = fastest_device(ask, out, &alone);
+        mo_log(named ? MO_LOG_WARN : MO_LOG_INFO, "device",
+               "only one of %d devices is used, %s: %s are not divided among devices", ask->device_count,
+               ask->each[one].rates.device, what);
+        return one;
+    }
     const int best = divided && named ? 0 : fastest_device(ask, out, &alone);
     if (divided && (named || !(shared < WORTH_SHARING * alone))) {
         return -1;
@@ -164,6 +186,18 @@ static int choose_device(const mo_choice_ask *ask, mo_choice *out)
 }
 
 /* ---- The choice ---- */
+
+/* Who computes missing experts was planned by other rates than those of experts. Said once. */
+static void note_old(const mo_rates *r, const mo_choice *c)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (r->old && c->plan.device.ceiling && c->model.class_count && !atomic_flag_test_and_set(&said)) {
+        mo_log(MO_LOG_WARN, "plan",
+               "the machine's rates are older than those of experts by size: who computes missing ones is "
+               "planned by "
+               "the rates of large copies; moraine probe measures the others");
+    }
+}
 
 mo_status mo_choice_make(const mo_choice_ask *ask, mo_choice *out, mo_error *err)
 {
@@ -185,20 +219,26 @@ mo_status mo_choice_make(const mo_choice_ask *ask, mo_choice *out, mo_error *err
     }
     if (status == MO_OK) {
         mo_placement_list(&out->model, &out->plan, out->layers);
+        note_old(&machine.rates, out);
     } else {
         mo_choice_drop(out);
         mo_fail(err, status, "%s", small.detail);
     }
-    if (status == MO_OK && out->model.context < longest) {
-        mo_log(MO_LOG_WARN, "plan",
-               "the context is %lld tokens instead of %lld: there is no "
-               "memory for more; raise `ram_bytes`%s, or set `context`",
-               (long long)out->model.context, (long long)longest,
-               machine.limits.vram_bytes ? " or `vram_bytes`" : "");
-    }
+    out->wanted_context = longest;
     out->alone = alone;
     snprintf(out->why, sizeof out->why, "%.255s", why.detail);
     return status;
+}
+
+void mo_choice_tell(const mo_choice *c)
+{
+    if (c->model.context < c->wanted_context) {
+        mo_log(MO_LOG_WARN, "plan",
+               "the context is %lld tokens instead of %lld: there is no "
+               "memory for more; raise `ram_bytes`%s, or set `context`",
+               (long long)c->model.context, (long long)c->wanted_context,
+               c->plan.device.ceiling ? " or `vram_bytes`" : "");
+    }
 }
 
 void mo_choice_drop(mo_choice *c)

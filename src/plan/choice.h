@@ -37,12 +37,14 @@ typedef struct mo_choice {
     mo_run_plan plan;
     mo_layer_location *layers;  /* [model.layers] */
     mo_plan_division *division; /* the plan's device is several, with these runs of layers; NULL: it is not */
+    int64_t wanted_context;     /* the model's may be less */
     int alone;                  /* of several devices only this one is used; -1: no such choice was made */
     char why[256]; /* the device, or all of several, is left out for this reason; "": it is not */
 } mo_choice;
 
-/* The log says what differs from what was asked for. On failure *out holds only the choice of devices. Any thread. */
+/* On failure *out holds only the choice of devices. Any thread. */
 mo_status mo_choice_make(const mo_choice_ask *ask, mo_choice *out, mo_error *err);
+void mo_choice_tell(const mo_choice *choice);         /* the log says if the context is not what was wanted */
 void mo_choice_drop(mo_choice *choice);               /* a zeroed one is allowed */
 mo_placement mo_choice_view(const mo_choice *choice); /* valid as long as that */
 

@@ -57,7 +57,7 @@ static double prompt_rate(const mo_plan_model *m, const mo_rates *r, const mo_ru
 mo_plan_depth mo_plan_depth_of(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p)
 {
     const mo_plan_device *d = &p->device;
-    const bool device = d->ceiling > 0;
+    const bool device = d->ceiling > 0 && !m->core_on_cpu;
     double kv_in_ram;
     if (p->tokens_per_second <= 0) {
         return (mo_plan_depth){0};

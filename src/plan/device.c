@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/fetch_share.h"
 #include "plan/kv_in_ram.h"
 #include "plan/placement.h"
 #include "plan/share.h"
@@ -11,6 +12,8 @@
 
 /* A buffer for sending the core that keeps the link busy. */
 #define UPLOAD_BYTES ((int64_t)8 << 20)
+/* Of the missing bytes: if less crosses, the fetch lane counts as off. */
+#define SELDOM 0.05
 /* Of the ceiling, for experts on their way, before all layers are in VRAM. */
 enum { AHEAD_PART = 32 };
 
@@ -245,8 +248,23 @@ static int64_t ceiling_of(const mo_plan_limits *l)
     return l->vram_bytes > held ? l->vram_bytes - held : 1;
 }
 
-bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram,
-                          mo_plan_device *out)
+/* What a device sees of a model: of one whose layers the CPU computes the experts, and what belongs to them. */
+static mo_plan_model seen_by_device(const mo_plan_model *m)
+{
+    mo_plan_model seen = *m;
+    if (m->core_on_cpu) {
+        seen.layer = NULL;
+        seen.layers = seen.dense_layers = 0;
+        seen.core_bytes = m->device_core_bytes;
+        seen.dense_bytes = seen.dense_layer_bytes = seen.dense_buffer_bytes = seen.vector_bytes = 0;
+        seen.kv_bytes = seen.device_kv_bytes = 0;
+        seen.tied = false;
+    }
+    return seen;
+}
+
+static bool place(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram,
+                  mo_plan_device *out)
 {
     mo_plan_share shares[MO_PLAN_CLASSES];
     want_slots(m, shares);
@@ -292,8 +310,16 @@ bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const
     out->least = streamed_least < least ? streamed_least : least;
     out->whole = needed(&whole, group);
     out->upload = choose_upload(out, ceiling, group);
+    out->scratch = l->staging_bytes ? smaller(l->staging_bytes, out->staging) : out->staging;
     memcpy(out->why, l->vram_why, sizeof out->why);
     return out->least <= ceiling;
+}
+
+bool mo_plan_device_place(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram,
+                          mo_plan_device *out)
+{
+    const mo_plan_model seen = seen_by_device(m);
+    return place(&seen, l, ram, out);
 }
 
 /* ---- KV cache in RAM ---- */
@@ -307,16 +333,21 @@ int mo_plan_device_kv_movable(const mo_plan_model *m, const mo_plan_device *hot)
     return count;
 }
 
-int64_t mo_plan_device_kv_to_ram(const mo_plan_model *m, int count, mo_plan_model *out)
+int64_t mo_plan_device_kv_of_last(const mo_plan_model *m, int count)
 {
     int64_t bytes = 0;
     for (int i = m->layers - 1; i >= 0 && count > 0; i--) {
         bytes = mo_plan_sum(bytes, m->layer[i].kv_bytes);
         count -= m->layer[i].kv_bytes > 0;
     }
-    *out = *m;
-    out->device_kv_bytes -= bytes / MO_PLAN_GRAIN * MO_PLAN_GRAIN;
     return bytes;
+}
+
+mo_plan_model mo_plan_device_kv_to_ram(const mo_plan_model *m, int64_t bytes)
+{
+    mo_plan_model rest = *m;
+    rest.device_kv_bytes -= bytes / MO_PLAN_GRAIN * MO_PLAN_GRAIN;
+    return rest;
 }
 
 mo_plan_model mo_plan_device_rest(const mo_plan_model *m, const mo_plan_device *d)
@@ -335,28 +366,66 @@ mo_plan_model mo_plan_device_rest(const mo_plan_model *m, const mo_plan_device *
 /* Bytes per second. */
 typedef struct wires {
     double cpu, link, vram, disk;
+    double core; /* of the core, by whoever computes it */
     double host; /* memory, for any reader */
-    double both; /* the CPU computes some of the missing experts while others cross the link */
+    double both; /* the CPU computes some of the missing experts while others cross the link: */
+    double both_cpu, both_link;
 } wires;
 
-static wires wires_of(const mo_rates *r, const mo_run_plan *p)
+/* Copies read the same memory as the CPU: by what both can do alone, where it was not measured together. */
+static void divide_memory(wires *w)
+{
+    w->both = fmax(w->cpu, fmin(w->cpu + w->link, w->host));
+    const double narrow = fmax(1, (w->cpu + w->link) / w->both);
+    w->both_cpu = w->cpu / narrow;
+    w->both_link = w->link / narrow;
+}
+
+static wires wires_of(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p)
 {
     wires w = {.cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r),
                .link = mo_rates_link(r, 0, 0), /* of what is large */
                .vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS,
                .disk = r->disk_bytes_s,
                .host = r->host_bytes_s > 0 ? r->host_bytes_s : r->ram_bytes_s};
-    w.both = fmax(w.cpu, fmin(w.cpu + w.link, w.host)); /* copies read the same memory as the CPU */
+    w.core = m->core_on_cpu ? mo_rates_products(r) : w.vram;
+    divide_memory(&w);
     return w;
 }
 
-/* For experts of a class: small ones cross more slowly. */
+/* For experts of a class: of small ones both do less. */
 static wires wires_for(const wires *all, const mo_rates *r, const mo_plan_class *c)
 {
     wires w = *all;
+    mo_rates_expert e;
     w.link = mo_rates_link(r, (double)c->bytes, MO_RATES_EXPERT_COPIES);
-    w.both = fmax(w.cpu, fmin(w.cpu + w.link, w.host));
+    divide_memory(&w);
+    if (mo_rates_expert_of(r, (double)c->bytes, &e)) {
+        const double layout = all->cpu / mo_rates_products(r); /* slots have another than what was measured */
+        w.cpu = layout * e.cpu_bytes_s;
+        w.both_cpu = layout * e.both_cpu_bytes_s;
+        w.both_link = e.both_link_bytes_s;
+        w.both = fmax(w.cpu, w.both_cpu + w.both_link);
+    }
     return w;
+}
+
+void mo_plan_device_lanes(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p, double *alone,
+                          double *cpu, double *link)
+{
+    const wires all = wires_of(m, r, p);
+    double bytes = 0, seconds[3] = {0};
+    for (int i = 0; i < m->class_count; i++) {
+        const wires w = wires_for(&all, r, &m->classes[i]);
+        const double used = m->classes[i].used_per_token * (double)m->classes[i].bytes;
+        bytes += used;
+        seconds[0] += used / w.cpu;
+        seconds[1] += used / w.both_cpu;
+        seconds[2] += used / w.both_link;
+    }
+    *alone = bytes > 0 ? bytes / seconds[0] : all.cpu;
+    *cpu = bytes > 0 ? bytes / seconds[1] : all.both_cpu;
+    *link = bytes > 0 ? bytes / seconds[2] : all.both_link;
 }
 
 /* The experts of one class, for a token. */
@@ -368,19 +437,34 @@ typedef struct lane {
     wires wires;
 } lane;
 
-/* What a layer's missing bytes take when some of them cross the link, and which share does. Whole experts are split so
- * that CPU and link end together. Down matrices, a third of the bytes, travel while the CPU computes gate and up, and
- * are computed by the device then. */
-static double fetch_seconds(double bytes, const wires *w, mo_postfetch_mode mode, double *share)
+/* What a layer's missing bytes take by Post-Fetch's mode for down matrices, a third of the bytes: they travel while the CPU computes gate
+ * and up, and are computed by the device then. */
+static double down_seconds(double bytes, const wires *w)
 {
-    if (mode == MO_POSTFETCH_DOWN) {
-        const double third = bytes / 3;
-        *share = 1.0 / 3;
-        return fmax(fmax(2 * third / w->cpu, third / w->link), bytes / w->host) + third / w->vram +
-               MO_PLAN_FETCH_SECONDS;
+    const double third = bytes / 3;
+    return fmax(fmax(2 * third / w->cpu, MO_FETCH_START_S + third / w->link), bytes / w->host) +
+           third / w->vram + MO_PLAN_FETCH_SECONDS;
+}
+
+/* A layer of which each of `used` experts is missing with this probability: whole experts are divided, as a run divides them; forced: some
+ * cross in any case. The mean of all cases; *share of the missing ones crosses. */
+static double divided_seconds(double expert_bytes, const wires *w, int used, double missing, bool forced,
+                              double *share)
+{
+    const mo_fetch_costs costs = {.cpu_alone = forced ? INFINITY : expert_bytes / w->cpu,
+                                  .cpu = expert_bytes / w->both_cpu,
+                                  .link = expert_bytes / w->both_link};
+    double seconds = 0, crossing = 0, ways = 1;
+    for (int k = 0; k <= used; k++) {
+        double layer;
+        const int sent = mo_fetch_share(&costs, k, k, &layer);
+        const double p = ways * pow(missing, k) * pow(1 - missing, used - k);
+        seconds += p * layer;
+        crossing += p * sent;
+        ways *= (double)(used - k) / (k + 1);
     }
-    *share = fmin(1, w->link / w->both);
-    return bytes / w->both + MO_PLAN_FETCH_SECONDS;
+    *share = missing > 0 ? fmin(1, crossing / (used * missing)) : 0;
+    return seconds;
 }
 
 /* Routing is taken as evenly spread, so a class hits as often as it has slots for its experts, unless `hits` knows
@@ -400,7 +484,7 @@ static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, cons
     const double there = fmin(experts, hot + in_ram);   /* what lies in VRAM leaves its place in RAM */
     const int used = c->used ? c->used : m->used;
     const double layers = used > 0 ? c->used_per_token / used : m->routed_layers;
-    double share;
+    double share = 0;
     n.asked = c->used_per_token * (double)c->bytes;
     n.missing = n.asked * (1 - hot / experts);
     n.absent = n.asked * (1 - there / experts);
@@ -408,31 +492,50 @@ static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, cons
     n.disk_s = n.absent / w->disk;
     n.layer_bytes = layers > 0 ? n.missing / layers : 0;
     n.layer_alone_s = n.layer_bytes / w->cpu;
-    n.layer_fetch_s = fetch_seconds(n.layer_bytes, w, l->postfetch, &share);
-    const bool free = l->postfetch == MO_POSTFETCH_DEFAULT || l->postfetch == MO_POSTFETCH_AUTO;
-    const bool fetch =
-        free ? n.layer_fetch_s < n.layer_alone_s : l->postfetch != MO_POSTFETCH_OFF && n.missing > 0;
+    if (l->postfetch == MO_POSTFETCH_OFF || m->core_on_cpu) {
+        n.layer_fetch_s = n.layer_alone_s;
+    } else if (l->postfetch == MO_POSTFETCH_DOWN) {
+        n.layer_fetch_s = down_seconds(n.layer_bytes, w);
+        share = 1.0 / 3;
+    } else {
+        n.layer_fetch_s = divided_seconds(n.expert_bytes, w, used, fmax(0, 1 - hot / experts),
+                                          l->postfetch == MO_POSTFETCH_EXPERT, &share);
+    }
+    const bool fetch = n.missing > 0 && share > 0;
     n.miss_s = layers * (fetch ? n.layer_fetch_s : n.layer_alone_s);
-    n.trip_s = here < experts ? layers * trip : 0;
+    n.trip_s = here < experts || m->core_on_cpu ? layers * trip : 0;
     n.fetched = fetch ? n.missing * share : 0;
     return n;
 }
 
+/* What the layers' work takes on the device beyond their bytes. */
+static double layers_seconds(const mo_plan_model *m, double hit_rate)
+{
+    if (m->core_on_cpu) {
+        return 0;
+    }
+    const int attention = m->layers - m->recurrent_layers;
+    return m->layers * MO_PLAN_LAYER_SECONDS -
+           attention * hit_rate * (MO_PLAN_LAYER_SECONDS - MO_PLAN_JOINED_SECONDS);
+}
+
 /* One sentence about the class that misses most. */
-static void explain_lane(const mo_plan_limits *l, const lane *most, char *text, size_t size)
+static void explain_lane(const mo_plan_model *m, const mo_plan_limits *l, const lane *most, char *text,
+                         size_t size)
 {
     const wires *w = &most->wires;
     char bytes[32], expert[32];
-    const double saved = most->layer_alone_s + MO_PLAN_FETCH_SECONDS - most->layer_fetch_s;
     mo_plan_size_text((int64_t)most->layer_bytes, bytes);
     mo_plan_size_text((int64_t)most->expert_bytes, expert);
     if (most->asked == 0) {
         snprintf(text, size, "off: the model has no experts");
     } else if (most->missing == 0) {
         snprintf(text, size, "off: all experts are in VRAM");
+    } else if (m->core_on_cpu) {
+        snprintf(text, size, "off: the CPU computes the layers, and experts that are not in VRAM");
     } else if (l->postfetch == MO_POSTFETCH_OFF) {
         snprintf(text, size, "off: set by `postfetch` or the environment");
-    } else if (most->fetched > 0) {
+    } else if (most->fetched >= SELDOM * most->missing) {
         snprintf(text, size,
                  "on%s: the %s missing per layer take %.0f us, with the "
                  "CPU alone %.0f us; an expert of %s is copied at %.1f GB/s",
@@ -444,8 +547,10 @@ static void explain_lane(const mo_plan_limits *l, const lane *most, char *text, 
         snprintf(text, size, "off: the CPU alone reads memory as fast as CPU and link together, %.1f GB/s",
                  w->cpu / 1e9);
     } else {
-        snprintf(text, size, "off: for the %s missing per layer it would save %.0f us and cost %.0f us",
-                 bytes, saved * 1e6, MO_PLAN_FETCH_SECONDS * 1e6);
+        snprintf(
+            text, size,
+            "off: for the %s missing per layer, %.0f us with the CPU alone, it would seldom save anything",
+            bytes, most->layer_alone_s * 1e6);
     }
 }
 
@@ -473,6 +578,10 @@ int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s,
 static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l, const wires *w,
                                 mo_run_plan *p, double *disk_bytes)
 {
+    if (m->core_on_cpu) {
+        *disk_bytes = (double)mo_placement_sum(m, mo_placement_counts_of(m, p)).token_disk_bytes;
+        return fmax(0, *disk_bytes / w->disk - *disk_bytes / w->core);
+    }
     const double layer = m->dense_layers ? (double)m->dense_bytes / m->dense_layers : 0;
     mo_placement_counts counts = mo_placement_counts_of(m, p);
     counts.by_cpu = 0;
@@ -493,7 +602,7 @@ static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l,
 void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r,
                              const double *hits, mo_run_plan *p)
 {
-    const wires w = wires_of(r, p);
+    const wires w = wires_of(m, r, p);
     const double trip = r->round_trip_s > 0 ? r->round_trip_s : MO_PLAN_TRIP_SECONDS;
     const double core = (double)m->core_bytes + (m->tied ? (double)m->table_bytes : 0);
     mo_plan_device *d = &p->device;
@@ -518,22 +627,23 @@ void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, co
         const mo_plan_class *c = &m->classes[i];
         p->expert_resident = mo_plan_sum(p->expert_resident, mo_plan_times(p->class_slots[i], c->bytes));
     }
-    d->fetch = all.fetched > 0;
     d->fetch_share = all.missing > 0 ? all.fetched / all.missing : 0;
+    d->fetch = d->fetch_share >= SELDOM;
     d->hit_rate = all.asked > 0 ? 1 - all.missing / all.asked : 1;
     d->token_link_bytes = mo_plan_sum(d->token_link_bytes, rounded(all.fetched));
-    d->token_bytes = rounded(core + all.asked - all.missing + all.fetched);
-    d->core_seconds = p->core_seconds = core / w.vram;
+    d->token_bytes = rounded((m->core_on_cpu ? 0 : core) + all.asked - all.missing + all.fetched);
+    d->core_seconds = p->core_seconds = core / w.core;
     d->hit_seconds = all.hit_s;
     d->miss_seconds = all.miss_s;
-    d->overhead_seconds = m->layers * MO_PLAN_LAYER_SECONDS + all.trip_s;
-    explain_lane(l, &most, d->lane, sizeof d->lane);
+    const double own = layers_seconds(m, m->class_count ? d->hit_rate : 0);
+    d->overhead_seconds = own + all.trip_s;
+    explain_lane(m, l, &most, d->lane, sizeof d->lane);
     p->expert_seconds = all.hit_s + all.miss_s;
     p->disk_seconds = (all.absent + disk_bytes) / w.disk;
     p->hit_rate = all.asked > 0 ? 1 - all.absent / all.asked : 1;
     p->token_disk_bytes = rounded(all.absent + disk_bytes);
-    p->token_ram_bytes =
-        rounded(fmax(0, all.missing - all.absent + (double)d->token_link_bytes - all.fetched - disk_bytes));
-    const double seconds = d->core_seconds + m->layers * MO_PLAN_LAYER_SECONDS + d->link_seconds + layers;
+    p->token_ram_bytes = rounded(fmax(0, (m->core_on_cpu ? core : 0) + all.missing - all.absent +
+                                             (double)d->token_link_bytes - all.fetched - disk_bytes));
+    const double seconds = d->core_seconds + own + d->link_seconds + layers;
     p->tokens_per_second = core + all.asked > 0 && seconds > 0 ? 1 / seconds : 0;
 }

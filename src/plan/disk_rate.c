@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "base/cachedir.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "base/output.h"
 #include "base/status.h"
@@ -98,7 +99,7 @@ static mo_status write_text(const char *text, mo_error *err)
 
 static mo_status write_all(const json_t *all, mo_error *err)
 {
-    char *text = json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    char *text = mo_json_dump(all, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     if (!text) {
         return mo_fail(err, MO_ENOMEM, "out of memory while saving the speed of a disk");
     }

@@ -82,14 +82,27 @@ static bool has_experts(const mo_division_layer *layers, int count)
     return some;
 }
 
+/* Layers that may be in different ranks, as how many there are of them. */
+static int runs_of(const mo_division_layer *layers, int count)
+{
+    int runs = 0;
+    for (int i = 0; i < count; i++) {
+        runs += i == 0 || !layers[i].joined;
+    }
+    return runs;
+}
+
 mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_division_rank *ranks,
                            int rank_count, int *first, mo_error *err)
 {
     const size_t row = (size_t)count + 1;
-    if (rank_count < 1 || rank_count > count) {
-        return mo_fail(err, MO_EINVAL,
-                       "the model has %d layers, which cannot be divided among %d ranks; start fewer ranks%s",
-                       count, rank_count, has_experts(layers, count) ? ", or set `divide` to experts" : "");
+    const int runs = runs_of(layers, count);
+    if (rank_count < 1 || rank_count > runs) {
+        return mo_fail(
+            err, MO_EINVAL,
+            "the model has %d layers%s, which cannot be divided among %d ranks; start fewer ranks%s", count,
+            runs < count ? ", of which some must be in one rank" : "", rank_count,
+            has_experts(layers, count) ? ", or set `divide` to experts" : "");
     }
     /* Of the first `end` layers in ranks 0 .. r: the smallest sum, and where rank r begins. */
     double *best = calloc(row * (size_t)rank_count, sizeof *best);
@@ -113,7 +126,7 @@ mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_
                                       : from ? INFINITY
                                              : 0.0;
                 const double t = time_of_run(&ranks[r], &held, token_bytes), sum = before + t * t;
-                if (sum < at[end]) {
+                if (sum < at[end] && !(from > 0 && layers[from].joined)) {
                     at[end] = sum;
                     begin[row * (size_t)r + (size_t)end] = from;
                 }

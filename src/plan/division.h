@@ -23,6 +23,7 @@ typedef struct mo_division_layer {
     int64_t expert_bytes, expert_token_bytes;
     int64_t slot_bytes; /* that the experts take in RAM where not all of a rank's are there; 0: no more */
     int experts, used;  /* how many there are; that a token picks */
+    bool joined;        /* it is in the same rank as the layer before it */
 } mo_division_layer;
 
 typedef struct mo_division_rank {

@@ -372,7 +372,7 @@ static void explain(const mo_division_model *m, mo_division_choice *c, mo_divide
     } else if (!other->possible) {
         snprintf(c->why, sizeof c->why, "%s",
                  c->way == MO_DIVIDE_LAYERS ? "the model has no experts to divide"
-                                            : "there are more ranks than layers");
+                                            : "layers cannot be divided among so many ranks");
     } else {
         snprintf(c->why, sizeof c->why,
                  "a prompt of %lld tokens and an answer of %lld take %.3g s by %s and %.3g s by %s",

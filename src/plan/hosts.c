@@ -11,66 +11,29 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "base/status.h"
+#include "plan/quantity.h"
 #include "plan/rates.h"
 
 enum { BYTES_MAX = 1 << 18, WORD_MAX = 64 };
 
-typedef enum kind { KIND_SIZE, KIND_RATE, KIND_WIRE, KIND_TIME } kind;
-
 static const struct key {
     const char *name;
-    kind kind;
+    mo_quantity_kind kind;
     size_t at; /* of a double, or of an int64_t where it is a size */
 } keys[] = {
-    {"ram", KIND_SIZE, offsetof(mo_host, ram_bytes)},
-    {"cpu", KIND_RATE, offsetof(mo_host, cpu_bytes_s)},
-    {"disk", KIND_RATE, offsetof(mo_host, disk_bytes_s)},
-    {"vram", KIND_SIZE, offsetof(mo_host, vram_bytes)},
-    {"gpu", KIND_RATE, offsetof(mo_host, gpu_bytes_s)},
-    {"link", KIND_WIRE, offsetof(mo_host, lead.bytes_s)},
-    {"latency", KIND_TIME, offsetof(mo_host, lead.latency_s)},
-    {"message", KIND_TIME, offsetof(mo_host, lead.message_s)},
-    {"next-link", KIND_WIRE, offsetof(mo_host, next_bytes_s)},
-    {"next-latency", KIND_TIME, offsetof(mo_host, next_latency_s)},
+    {"ram", MO_QUANTITY_SIZE, offsetof(mo_host, ram_bytes)},
+    {"cpu", MO_QUANTITY_RATE, offsetof(mo_host, cpu_bytes_s)},
+    {"disk", MO_QUANTITY_RATE, offsetof(mo_host, disk_bytes_s)},
+    {"vram", MO_QUANTITY_SIZE, offsetof(mo_host, vram_bytes)},
+    {"gpu", MO_QUANTITY_RATE, offsetof(mo_host, gpu_bytes_s)},
+    {"link", MO_QUANTITY_WIRE, offsetof(mo_host, lead.bytes_s)},
+    {"latency", MO_QUANTITY_TIME, offsetof(mo_host, lead.latency_s)},
+    {"message", MO_QUANTITY_TIME, offsetof(mo_host, lead.message_s)},
+    {"next-link", MO_QUANTITY_WIRE, offsetof(mo_host, next_bytes_s)},
+    {"next-latency", MO_QUANTITY_TIME, offsetof(mo_host, next_latency_s)},
 };
 
 #define KEYS (sizeof keys / sizeof *keys)
-
-/* Units of each kind, the first of which is written; a size may have none. */
-static const struct unit {
-    kind kind;
-    const char *name;
-    double factor;
-} units[] = {
-    {KIND_SIZE, "", 1},
-    {KIND_SIZE, "K", 0x1p10},
-    {KIND_SIZE, "M", 0x1p20},
-    {KIND_SIZE, "G", 0x1p30},
-    {KIND_SIZE, "T", 0x1p40},
-    {KIND_RATE, "GB/s", 1e9},
-    {KIND_RATE, "MB/s", 1e6},
-    {KIND_RATE, "TB/s", 1e12},
-    {KIND_WIRE, "Gbit/s", 1e9 / 8},
-    {KIND_WIRE, "Mbit/s", 1e6 / 8},
-    {KIND_WIRE, "GB/s", 1e9},
-    {KIND_WIRE, "MB/s", 1e6},
-    {KIND_TIME, "us", 1e-6},
-    {KIND_TIME, "ns", 1e-9},
-    {KIND_TIME, "ms", 1e-3},
-};
-
-#define UNITS (sizeof units / sizeof *units)
-
-/* What values of a kind may be, and how one looks. */
-static const struct range {
-    double least, most;
-    const char *words, *example;
-} ranges[] = {
-    [KIND_SIZE] = {0, 0x1p60, "a size of at most 1 EiB", "64G"},
-    [KIND_RATE] = {1e3, 1e15, "a rate above 1 kB/s", "25GB/s"},
-    [KIND_WIRE] = {1e3, 1e15, "a rate above 8 kbit/s", "10Gbit/s"},
-    [KIND_TIME] = {0, 10, "a time of at most 10 s", "30us"},
-};
 
 /* ---- Reading ---- */
 
@@ -80,47 +43,20 @@ typedef struct place {
     int line;
 } place;
 
-/* "12", "0.5": no signs, exponents or other numbers that the C library would read. */
-static const char *read_number(const char *text, double *out)
-{
-    double value = 0, step = 1;
-    const char *at = text;
-    int digits = 0;
-    for (; *at >= '0' && *at <= '9'; at++, digits++) {
-        value = 10 * value + (*at - '0');
-    }
-    if (*at == '.') {
-        for (at++; *at >= '0' && *at <= '9'; at++, digits++) {
-            step /= 10;
-            value += step * (*at - '0');
-        }
-    }
-    *out = value;
-    return digits > 0 ? at : NULL;
-}
-
 static mo_status read_value(const place *p, const struct key *k, const char *text, mo_host *host,
                             mo_error *err)
 {
-    const struct range *range = &ranges[k->kind];
-    double number = 0;
-    const char *unit = read_number(text, &number);
-    for (size_t i = 0; unit && i < UNITS; i++) {
-        if (units[i].kind == k->kind && strcmp(units[i].name, unit) == 0) {
-            const double value = number * units[i].factor;
-            if (!(value >= range->least && value <= range->most)) {
-                break;
-            }
-            if (k->kind == KIND_SIZE) {
-                *(int64_t *)(void *)((char *)host + k->at) = (int64_t)value;
-            } else {
-                *(double *)(void *)((char *)host + k->at) = value;
-            }
-            return MO_OK;
-        }
+    double value;
+    if (!mo_quantity_read(k->kind, text, &value)) {
+        return mo_fail(err, MO_EFORMAT, "%s: line %d: %s=%.40s is not %s, as in %s=%s", p->name, p->line,
+                       k->name, text, mo_quantity_words(k->kind), k->name, mo_quantity_example(k->kind));
     }
-    return mo_fail(err, MO_EFORMAT, "%s: line %d: %s=%.40s is not %s, as in %s=%s", p->name, p->line, k->name,
-                   text, range->words, k->name, range->example);
+    if (k->kind == MO_QUANTITY_SIZE) {
+        *(int64_t *)(void *)((char *)host + k->at) = (int64_t)value;
+    } else {
+        *(double *)(void *)((char *)host + k->at) = value;
+    }
+    return MO_OK;
 }
 
 static mo_status read_word(const place *p, const char *word, mo_host *host, mo_error *err)
@@ -268,20 +204,16 @@ mo_status mo_hosts_load(const char *path, mo_hosts *out, mo_error *err)
 
 static int write_key(char *text, size_t size, const struct key *k, const mo_host *host)
 {
-    if (k->kind == KIND_SIZE) {
+    if (k->kind == MO_QUANTITY_SIZE) {
         const int64_t bytes = *(const int64_t *)(const void *)((const char *)host + k->at);
         return bytes > 0 ? snprintf(text, size, " %s=%lld", k->name, (long long)bytes) : 0;
     }
     const double value = *(const double *)(const void *)((const char *)host + k->at);
     const bool next = strncmp(k->name, "next", 4) == 0;
-    for (size_t i = 0; i < UNITS; i++) { /* the first of its kind */
-        if (units[i].kind == k->kind) {
-            return next && value == 0
-                       ? 0
-                       : snprintf(text, size, " %s=%.4f%s", k->name, value / units[i].factor, units[i].name);
-        }
-    }
-    return 0;
+    char written[64];
+    return next && value == 0 ? 0
+                              : snprintf(text, size, " %s=%s", k->name,
+                                         mo_quantity_write(k->kind, value, written, sizeof written));
 }
 
 /* A name as it can be read again. */

@@ -23,9 +23,8 @@ static int kv_movable(const mo_plan_model *m, const mo_plan_limits *l, const mo_
 static int64_t needed_beside(const mo_plan_model *m, const mo_plan_limits *l, int kv_in_ram,
                              const mo_run_plan *ram)
 {
-    mo_plan_model model;
+    const mo_plan_model model = mo_plan_device_kv_to_ram(m, mo_plan_device_kv_of_last(m, kv_in_ram));
     mo_plan_device d;
-    mo_plan_device_kv_to_ram(m, kv_in_ram, &model);
     mo_plan_device_place(&model, l, ram, &d);
     return d.least;
 }
@@ -34,9 +33,7 @@ static int64_t needed_beside(const mo_plan_model *m, const mo_plan_limits *l, in
 static mo_wanted with_kv_in_ram(const mo_wanted *w, int kv_in_ram)
 {
     mo_wanted more = *w;
-    mo_plan_model ignored;
-    more.model.kv_bytes =
-        mo_plan_sum(more.model.kv_bytes, mo_plan_device_kv_to_ram(w->whole, kv_in_ram, &ignored));
+    more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, mo_plan_device_kv_of_last(w->whole, kv_in_ram));
     return more;
 }
 

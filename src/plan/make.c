@@ -21,7 +21,7 @@
 #define USED_LEAST 1e-6               /* of experts per token, unless it is 0 */
 #define USED_MOST  1e9
 /* Another arrangement of RAM than the first that fits must be this much faster: prompts and reports like the first. */
-#define WORTH 1.02
+#define WORTH 1.01
 
 /* ---- Checks ---- */
 
@@ -226,14 +226,16 @@ static crossing crossing_of(const mo_plan_model *m, const mo_plan_device *d, int
 static bool kv_to_ram(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
                       int count, kv_moved *out)
 {
-    mo_wanted more = *w;
-    mo_plan_model model;
-    out->bytes = mo_plan_device_kv_to_ram(w->whole, count, &model);
+    out->bytes = mo_plan_device_kv_of_last(w->whole, count);
     out->device = (mo_plan_device){0};
-    more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, out->bytes);
-    if (!mo_plan_arrange(&more, how, ceiling, &out->ram)) {
-        return false;
+    { /* not beside the model below: callers may have small stacks */
+        mo_wanted more = *w;
+        more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, out->bytes);
+        if (!mo_plan_arrange(&more, how, ceiling, &out->ram)) {
+            return false;
+        }
     }
+    const mo_plan_model model = mo_plan_device_kv_to_ram(w->whole, out->bytes);
     out->fits = mo_plan_device_place(&model, l, &out->ram, &out->device);
     out->link = crossing_of(&model, &out->device, count, out->bytes);
     return true;
@@ -340,36 +342,41 @@ static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64
            (streamed && place_otherwise(w, l, MO_ARRANGE_DISK, ceiling, p, d));
 }
 
-/* What a device makes of another arrangement of RAM, if that fits; better than *p: it becomes it. */
-static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_run_plan q,
-                    mo_run_plan *p)
+/* Layers that are neither in RAM nor in VRAM. */
+static int from_disk(const mo_plan_model *m, const mo_run_plan *p)
 {
-    const bool filled = q.mode == MO_PLAN_STREAMED;
-    q.ceiling = p->ceiling;
-    if (q.used > q.ceiling || !mo_plan_device_place(w->whole, limits, &q, &q.device) ||
-        (filled && q.device.streamed > 0)) {
+    return mo_placement_sum(m, mo_placement_counts_of(m, p)).from_disk;
+}
+
+/* What a device makes of another arrangement of RAM, if that fits; this much better than *p: it becomes it. One without layer buffers needs a
+ * device that has every layer which RAM does not. */
+static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, double worth,
+                    mo_run_plan *q, mo_run_plan *p)
+{
+    q->ceiling = p->ceiling;
+    if (q->used > q->ceiling || !mo_plan_device_place(w->whole, limits, q, &q->device) ||
+        (q->mode == MO_PLAN_STREAMED && from_disk(w->whole, q) > 0)) {
         return;
     }
-    q.least = p->least;
-    q.whole = p->whole;
-    q.device.least = p->device.least;
-    memcpy(q.location, p->location, sizeof q.location);
-    q.location_count = p->location_count;
-    memcpy(q.why, p->why, sizeof q.why);
-    mo_plan_device_estimate(w->whole, limits, rates, NULL, &q);
-    if (p->mode == MO_PLAN_RESIDENT && q.device.hit_rate < 1 &&
-        mo_plan_request_seconds(w->whole, rates, &q) > mo_plan_request_seconds(w->whole, rates, p)) {
+    q->least = p->least;
+    q->whole = p->whole;
+    q->device.least = p->device.least;
+    memcpy(q->location, p->location, sizeof q->location);
+    q->location_count = p->location_count;
+    memcpy(q->why, p->why, sizeof q->why);
+    mo_plan_device_estimate(w->whole, limits, rates, NULL, q);
+    if (p->mode == MO_PLAN_RESIDENT && q->device.hit_rate < 1 &&
+        mo_plan_request_seconds(w->whole, rates, q) > mo_plan_request_seconds(w->whole, rates, p)) {
         return; /* prompts take experts that are not there in larger windows from RAM that has all for good */
     }
-    if (q.tokens_per_second > WORTH * p->tokens_per_second) {
-        *p = q;
+    if (q->tokens_per_second >= worth * p->tokens_per_second) {
+        *p = *q;
     }
 }
 
 /* With a device the first arrangement of RAM that fits need not be the best. Where all fits, experts in slots take fewer
- * bytes of VRAM on their way, and then VRAM may hold all of them. Where the device has every layer, RAM may leave their cores on disk and hold experts instead:
- * buffers for layers stay, so that a device that is lost costs reads. The best of all, each of which gains by more
- * memory, gains by it as well, but for what a change has to be worth. */
+ * bytes of VRAM on their way, and then VRAM may hold all of them. Where the device has every layer, RAM may leave their cores on disk and hold experts instead.
+ * The best of all, each of which gains by more memory, gains by it as well, but for what a change has to be worth. */
 static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_run_plan *p)
 {
     const int64_t ceiling = p->ceiling;
@@ -380,8 +387,34 @@ static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_ra
     for (mo_arrangement how = MO_ARRANGE_SLOTS; how < MO_ARRANGEMENTS; how++) {
         mo_run_plan q;
         if ((how != MO_ARRANGE_SLOTS || p->mode != MO_PLAN_SLOTS) && mo_plan_arrange(w, how, ceiling, &q)) {
-            compare(w, limits, rates, q, p);
+            compare(w, limits, rates, WORTH, &q, p);
         }
+    }
+}
+
+/* ---- Without layer buffers ---- */
+
+/* Buffers for layers that the device has would have no reader. What they take is for layers, and for experts where there are some: such
+ * plans are tried wherever RAM streams, since they may leave no layer on disk where one with buffers does. From here on *w is without. */
+static void drop_buffers(mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_run_plan *p)
+{
+    static const mo_arrangement ways[] = {MO_ARRANGE_AS_FITS, MO_ARRANGE_DISK};
+    const bool streams = p->mode == MO_PLAN_STREAMED && p->device.kv_in_ram_layers == 0;
+    mo_run_plan q;
+    w->unbuffered = true;
+    for (int i = 0; streams && i < (w->model.class_count > 0 ? 2 : 1); i++) {
+        if (mo_plan_arrange(w, ways[i], p->ceiling, &q)) {
+            compare(w, limits, rates, 1, &q, p);
+        }
+    }
+    if (p->mode == MO_PLAN_STREAMED && p->layer_buffers > 0 && from_disk(w->whole, p) == 0) {
+        const int64_t buffer =
+            mo_placement_sum(w->whole, mo_placement_counts_of(w->whole, p)).ram_buffer_bytes;
+        const int64_t saved = mo_plan_times(p->layer_buffers, buffer);
+        p->layer_pass = mo_plan_pass_bytes(w, buffer);
+        p->staging -= saved;
+        p->used -= saved;
+        p->layer_buffers = 0;
     }
 }
 
@@ -424,17 +457,22 @@ static mo_status refuse_device(const mo_plan_model *model, const mo_plan_limits 
     return mo_plan_refuse_device(d, &a, err);
 }
 
-/* A limit for experts on their way must hold one of them: prompts copy whole experts, whatever tokens do. */
-static mo_status check_staging(const mo_plan_limits *limits, const mo_plan_device *d, mo_error *err)
+/* A limit for experts on their way must hold one copy of Post-Fetch: a down matrix, or an expert. Prompts copy whole experts, so staging holds
+ * one whatever the limit. */
+static mo_status check_scratch(const mo_plan_model *m, const mo_plan_limits *limits, const mo_plan_device *d,
+                               mo_error *err)
 {
-    const int64_t mib = (int64_t)1 << 20;
-    if (!limits->staging_bytes || limits->staging_bytes >= d->stage_bytes) {
+    const int64_t mib = (int64_t)1 << 20, layouts = d->staged ? 2 : 1;
+    const bool down = limits->postfetch == MO_POSTFETCH_DOWN && m->device_down_bytes > 0;
+    const int64_t one = down ? layouts * m->device_down_bytes : d->stage_bytes;
+    if (!limits->staging_bytes || limits->staging_bytes >= one) {
         return MO_OK;
     }
     return mo_fail(err, MO_EINVAL,
                    "LLAMA_POSTFETCH_SCRATCHPAD_MB=%" PRId64 ": too small; the minimum is %" PRId64
-                   ", for one expert%s, because prompts copy whole experts; 0 means as much as needed",
-                   limits->staging_bytes / mib, (d->stage_bytes + mib - 1) / mib,
+                   ", for %s%s; 0 means as much as needed",
+                   limits->staging_bytes / mib, (one + mib - 1) / mib,
+                   down ? "one down matrix" : "one expert",
                    d->staged ? " in the layouts of RAM and of the file" : "");
 }
 
@@ -459,7 +497,7 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
                                                        .vram_ceiling = limits->vram_bytes},
                                      err);
     }
-    const mo_wanted w =
+    mo_wanted w =
         mo_plan_want(model, device, rest ? &on_device : NULL); /* the device first: RAM has what is left */
     const int64_t left = limits->ram_bytes - limits->ram_held;
     const bool fits = mo_plan_arrange(&w, MO_ARRANGE_AS_FITS, left > 0 ? left : 0, &plan);
@@ -478,10 +516,13 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
         if (!rest && !limits->plain) {
             prefer(&w, limits, rates, &plan);
         }
+        if (!rest) {
+            drop_buffers(&w, limits, rates, &plan);
+        }
     } else {
         estimate(model, rates, NULL, &plan);
     }
-    status = check_staging(limits, &plan.device, err);
+    status = check_scratch(model, limits, &plan.device, err);
     if (status == MO_OK) {
         *out = plan;
     }

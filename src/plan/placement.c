@@ -69,9 +69,15 @@ static mo_plan_layer layer_of(const mo_plan_model *m, int i)
                            .link_bytes = mean};
 }
 
+/* Does a device compute layers? */
+static bool has_layers(const mo_plan_model *m, const mo_run_plan *p)
+{
+    return p->device.ceiling > 0 && !m->core_on_cpu;
+}
+
 mo_placement_counts mo_placement_counts_of(const mo_plan_model *m, const mo_run_plan *p)
 {
-    const bool device = p->device.ceiling > 0;
+    const bool device = has_layers(m, p);
     const int streamed = device ? p->device.streamed : m->dense_layers;
     const int candidates = p->alone ? streamed : m->dense_layers;
     return (mo_placement_counts){.on_disk = p->mode == MO_PLAN_STREAMED ? candidates - p->dense_resident : 0,
@@ -82,7 +88,7 @@ mo_placement_counts mo_placement_counts_of(const mo_plan_model *m, const mo_run_
 
 void mo_placement_list(const mo_plan_model *m, const mo_run_plan *p, mo_layer_location *out)
 {
-    const bool device = p->device.ceiling > 0;
+    const bool device = has_layers(m, p);
     cursor at = begin(m, mo_placement_counts_of(m, p));
     for (int i = 0; i < m->layers; i++) {
         const standing l = layer_of(m, i).bytes ? next(&at) : (standing){.in_ram = true, .in_vram = true};

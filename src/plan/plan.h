@@ -44,6 +44,8 @@ typedef struct mo_plan_layer {
     int64_t read_bytes;  /* KV cache that a token at the end of a full context reads */
     int queries;         /* heads of a token that read the same of them; 0: 1 */
     int64_t adapter_bytes, adapter_expert_bytes; /* of adapters; those of them that change experts */
+    bool
+        joined; /* it needs what the layer before it has chosen: both are in the same rank and on the same device */
 } mo_plan_layer;
 
 /* What depends on how many tokens of a prompt go through the layers together. */
@@ -66,6 +68,8 @@ typedef struct mo_plan_model {
     int class_count;
     int64_t resident_bytes;     /* of all experts where RAM has them for good; 0: as many as their weights */
     const mo_plan_layer *layer; /* [layers], the caller's; NULL: each counts as the largest */
+    bool core_on_cpu;           /* a device has experts alone: the CPU computes the rest of every layer */
+    int recurrent_layers;       /* layers without attention */
     int dense_layers;           /* layers whose matrices could be streamed; 0: none */
     int64_t dense_bytes;        /* of those matrices in RAM, part of core_bytes */
     int64_t dense_layer_bytes;  /* of the largest such layer */
@@ -73,10 +77,14 @@ typedef struct mo_plan_model {
     int64_t kv_bytes;           /* of all sessions at the context asked for, and for snapshots */
     int64_t kept_bytes;         /* for snapshots; part of kv_bytes, only shown */
     int64_t work_bytes;         /* activations of the largest step */
-    int64_t other_bytes;        /* vocabulary, file table, program, adapters */
+    int64_t other_bytes;        /* vocabulary, file table, program, adapters, heads */
+    int64_t head_bytes;         /* of what computes guesses, */
+    int64_t draft_bytes;        /* and of guesses; parts of those two, only shown */
+    int64_t encoder_bytes;      /* of pictures' encoder, with its work; part of other_bytes, only shown */
     int64_t adapter_bytes;      /* the sum of the layers; part of that, and of what devices hold */
     int64_t rank_bytes;         /* for messages, in a rank among several that has all of it */
-    int64_t width;              /* values of a token between two layers */
+    int64_t width;              /* values of a token between two layers, */
+    int64_t expert_io;          /* and those that an expert reads and makes */
     int64_t staging_bytes;      /* memory of reads apart from slots, such as embedding rows */
     int in_flight;              /* experts on their way at once; 0: MO_PLAN_IN_FLIGHT */
     int64_t context, batch;     /* as they came out of what was asked for */
@@ -95,6 +103,7 @@ typedef struct mo_plan_model {
         device_stage_bytes; /* of an expert on its way, in the layout of RAM and in the file's; 0: in_flight
                                   slots of the largest class serve */
     int64_t device_stage_plain; /* the same where RAM has the file's layout; 0: as device_stage_bytes */
+    int64_t device_down_bytes;  /* of an expert's down matrix there, in one layout; 0: not known */
     int64_t device_map_bytes;   /* of the table of experts */
     int64_t device_host_bytes;  /* in RAM, for the device's sake: pinned memory */
     int64_t device_piece_bytes; /* in addition, for each of several devices: for prompts in pieces */
@@ -118,8 +127,8 @@ typedef struct mo_plan_limits {
     int64_t staging_bytes;        /* for experts on their way to the device, as given; 0: as many as help */
     mo_postfetch_mode postfetch;  /* how missing experts get to the device; the default is auto */
     bool cpu_layers;              /* the CPU computes some of the layers that do not fit in VRAM */
-    /* RAM can do without the device, which then may be lost: it holds, or has buffers for, all it would need. What lies in
-     * VRAM may be on disk otherwise. Opening a model always asks for that; false is the seam for models whose layers have
+    /* RAM can do without the device, which then may be lost: it holds all it would need, or has buffers for that, or makes
+     * two beyond the ceiling then. What lies in VRAM may be on disk otherwise. Opening a model always asks for that; false is the seam for models whose layers have
      * no other place, and until there are any, tests alone reach it. */
     bool ram_keeps;
     bool plain; /* the first arrangement of RAM that fits is taken, though another may give faster tokens */
@@ -128,10 +137,19 @@ typedef struct mo_plan_limits {
 /* Numbers of the places in a plan's list. */
 enum { MO_AT_DISK, MO_AT_RAM, MO_AT_VRAM, MO_PLAN_LOCATIONS };
 
+/* A batch, and what a request takes with it (plan/request.h). */
+typedef struct mo_plan_batch_choice {
+    int64_t batch;                     /* 0: there is none, or it does not fit */
+    int64_t ram_experts, vram_experts; /* that are kept there */
+    int64_t work_bytes;                /* where prompts are computed */
+    double prompt_seconds, seconds;    /* of its prompt; of all of it */
+} mo_plan_batch_choice;
+
 typedef enum mo_plan_mode {
     MO_PLAN_RESIDENT, /* all in RAM, rearranged for speed */
     MO_PLAN_SLOTS,    /* core in RAM, experts in slots and on disk */
-    MO_PLAN_STREAMED, /* layers come from disk through buffers; experts, if any, have the fewest slots */
+    MO_PLAN_STREAMED, /* not all layers are in RAM: the others come from disk through buffers, or are in VRAM, all of
+                         them; experts, if any, have the fewest slots */
 } mo_plan_mode;
 
 /* What is in the memory of a device, and what it does to a token. */
@@ -146,7 +164,9 @@ typedef struct mo_plan_device {
     int layers, streamed, layer_buffers;  /* layers whose core stays; is streamed; buffers for these */
     int by_cpu;                           /* of the streamed ones: in prompts only, the CPU computes tokens */
     int64_t stage_bytes;                  /* of an expert on its way */
-    bool staged;        /* RAM has experts in another layout: they are put in order on their way */
+    int64_t
+        scratch; /* of staging, for what Post-Fetch copies for tokens: all of it, or less where a limit holds no whole expert */
+    bool staged; /* RAM has experts in another layout: they are put in order on their way */
     int64_t margin;     /* free on the device above the default ceiling */
     int64_t upload;     /* bytes of a buffer for sending the core, gone when that is done */
     bool interleaved;   /* RAM has some of the core in another layout: one of the buffers is for the file's */
@@ -178,7 +198,10 @@ typedef struct mo_run_plan {
     int64_t whole;                         /* the lowest ceiling with which everything is resident */
     int32_t class_slots[MO_PLAN_CLASSES];  /* those in flight included; 0 when resident */
     int64_t expert_bytes, expert_resident; /* of all experts; of those that are in RAM */
-    int dense_resident, layer_buffers;     /* streamed: layers that stay, buffers for the others */
+    int dense_resident,
+        layer_buffers; /* streamed: layers that stay; buffers for the others, 0: VRAM has these */
+    int64_t
+        layer_pass; /* without buffers: bytes through which the others are read when the model is opened; not in `used` */
     int64_t token_ram_bytes,
         token_disk_bytes; /* a token finds in RAM, and must fetch; evenly spread routing */
     double hit_rate;      /* of experts; 1 where there are none */
@@ -187,7 +210,8 @@ typedef struct mo_run_plan {
     char why[256];            /* one sentence: what decided the ceiling */
     int64_t prompt_tokens;    /* of a prompt, and what it would take; set by mo_plan_choose() */
     double prompt_seconds;
-    char batch_why[192]; /* likewise: what decided the batch */
+    char batch_why[192];            /* likewise: what decided the batch */
+    mo_plan_batch_choice around[3]; /* the next smaller batch, this one, and the next larger */
     mo_plan_device device;
 } mo_run_plan;
 

@@ -24,6 +24,7 @@ typedef struct trial {
     double seconds[CANDIDATES]; /* of a request */
     double speed[CANDIDATES];   /* tokens of an answer in a second */
     bool fits[CANDIDATES];
+    mo_plan_batch_choice choice[CANDIDATES];
     int64_t lacking[CANDIDATES]; /* bytes of what was asked for experts on their way */
     int64_t least_lacking;
     double best_speed; /* of those that lack no more than that */
@@ -36,6 +37,37 @@ static void estimate(const mo_plan_model *m, const mo_rates *r, mo_run_plan *p)
     p->prompt_seconds = mo_plan_prompt_seconds(m, r, p, p->prompt_tokens);
 }
 
+/* Working memory where prompts are computed. */
+static int64_t work_of(const mo_plan_model *m, const mo_run_plan *p)
+{
+    return p->device.ceiling && !m->core_on_cpu ? p->device.work : p->work;
+}
+
+/* Experts that RAM and VRAM keep; in RAM that has all of them, all. */
+static mo_plan_batch_choice describe(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p)
+{
+    mo_plan_batch_choice c = {.batch = m->batch,
+                              .work_bytes = work_of(m, p),
+                              .prompt_seconds = p->prompt_seconds,
+                              .seconds = mo_plan_request_seconds(m, r, p)};
+    for (int i = 0; i < m->class_count; i++) {
+        c.ram_experts += p->mode == MO_PLAN_RESIDENT ? m->classes[i].experts : p->class_slots[i];
+        c.vram_experts += p->device.class_slots[i];
+    }
+    return c;
+}
+
+/* The faster one with a batch's two arrangements of RAM. */
+static mo_plan_batch_choice better_of(const trial *t, int batch)
+{
+    const int i = batch * WAYS;
+    if (batch < 0 || i >= t->count || !(t->fits[i] || t->fits[i + 1])) {
+        return (mo_plan_batch_choice){.batch = 0};
+    }
+    const bool second = !t->fits[i] || (t->fits[i + 1] && t->seconds[i + 1] < t->seconds[i]);
+    return t->choice[second ? i + 1 : i];
+}
+
 /* What the batch was chosen for. */
 static void explain(const mo_plan_model *m, const mo_run_plan *p, limit why, char *text, size_t size)
 {
@@ -44,10 +76,9 @@ static void explain(const mo_plan_model *m, const mo_run_plan *p, limit why, cha
     const int64_t times = (p->prompt_tokens + m->batch - 1) / m->batch;
     char bytes[32], work[32];
     mo_plan_size_text((int64_t)fmin(fmax(b.disk, b.link), 1e18), bytes);
-    mo_plan_size_text(p->device.ceiling ? p->device.work : p->work, work);
+    mo_plan_size_text(work_of(m, p), work);
     if (why == LIMIT_MEMORY) {
-        snprintf(text, size, "%s leaves no memory for more",
-                 p->device.ceiling ? "`vram_bytes`" : "`ram_bytes`");
+        snprintf(text, size, "a larger one does not fit into %s", p->device.ceiling ? "VRAM or RAM" : "RAM");
     } else if (why == LIMIT_STAGING) {
         snprintf(text, size, "a larger one would use the memory for experts in transit");
     } else if (why == LIMIT_TOKENS) {
@@ -137,7 +168,8 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
         t.fits[i] = status == MO_OK;
         if (t.fits[i]) {
             estimate(&one, r, out);
-            t.seconds[i] = mo_plan_request_seconds(&one, r, out);
+            t.choice[i] = describe(&one, r, out);
+            t.seconds[i] = t.choice[i].seconds;
             t.speed[i] = out->tokens_per_second;
             t.lacking[i] = lacks(l, &out->device);
         }
@@ -153,7 +185,10 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
         return status;
     }
     estimate(model, r, out);
+    out->around[1] = describe(model, r, out);
     if (batches) {
+        out->around[0] = better_of(&t, chosen / WAYS - 1);
+        out->around[2] = better_of(&t, chosen / WAYS + 1);
         explain(model, out, limit_of(&t, chosen), out->batch_why, sizeof out->batch_why);
     } else {
         snprintf(out->batch_why, sizeof out->batch_why, "as requested");

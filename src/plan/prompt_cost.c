@@ -6,8 +6,6 @@
 #include "plan/placement.h"
 #include "plan/request.h"
 
-/* As MO_PLAN_CPU_REUSE: 7.5 and 8 on an H200 (Qwen3-30B 13,900 and gpt-oss-20b 14,300 tokens/s, prompts of 2048). */
-#define DEVICE_REUSE 8.0
 /* A layer of a batch on a device: some twenty launches, and the choice's way to the host and back. */
 #define BATCH_LAYER_SECONDS 150e-6
 /* Experts that cross together at most, as gpu/windows.c has it. */
@@ -36,10 +34,12 @@ static void add_class(const mo_plan_model *m, const mo_run_plan *p, int i, doubl
      * crosses by itself. */
     const double crossing = mo_plan_share_used(used, experts, tokens) * (1 - here);
     const double apart = in_ram < 1 ? 1 : fmax(1 - crossing, 1.0 / WINDOW);
-    b->copies += p->device.ceiling ? chosen * crossing * apart * MO_RATES_EXPERT_COPIES : 0;
-    b->used += bytes;
-    b->token += c->used_per_token * (double)c->bytes;
-    b->link += p->device.ceiling ? bytes * (1 - here) : 0;
+    const bool crosses = p->device.ceiling && !m->core_on_cpu;
+    const double mine = m->core_on_cpu ? 1 - here : 1; /* the device's run beside the others */
+    b->copies += crosses ? chosen * crossing * apart * MO_RATES_EXPERT_COPIES : 0;
+    b->used += bytes * mine;
+    b->token += c->used_per_token * (double)c->bytes * mine;
+    b->link += crosses ? bytes * (1 - here) : 0;
     b->disk += bytes * (1 - there);
 }
 
@@ -51,7 +51,7 @@ mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *m, const mo_run_
     const mo_placement_sums s = mo_placement_sum(m, counts);
     mo_plan_batch_bytes b = {.used = core,
                              .token = core - (double)m->output_bytes,
-                             .link = p->device.ceiling ? (double)s.token_link_bytes : 0,
+                             .link = p->device.ceiling && !m->core_on_cpu ? (double)s.token_link_bytes : 0,
                              .disk = (double)s.token_disk_bytes};
     b.token = fmax(0, b.token);
     for (int i = 0; i < m->class_count; i++) {
@@ -65,11 +65,13 @@ mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *m, const mo_run_
 double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p, double tokens)
 {
     const mo_plan_batch_bytes b = mo_plan_batch_bytes_of(m, p, tokens);
-    const bool device = p->device.ceiling > 0;
+    const bool device = p->device.ceiling > 0 && !m->core_on_cpu;
     const double cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r);
     const double vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS;
     const double link = mo_rates_link(r, b.link, b.copies);
-    const double memory = device ? vram : cpu, reuse = device ? DEVICE_REUSE : MO_PLAN_CPU_REUSE;
+    const double memory = device ? vram : cpu, reuse = !device             ? MO_PLAN_CPU_REUSE
+                                                       : r->vram_reuse > 0 ? r->vram_reuse
+                                                                           : MO_PLAN_DEVICE_REUSE;
     const double products = b.used / memory + tokens * b.token / (reuse * memory);
     const double reads = b.disk / r->disk_bytes_s;
     return device ? mo_rates_layer(products, fmax(b.link / link, reads)) + m->layers * BATCH_LAYER_SECONDS

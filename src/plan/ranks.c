@@ -44,35 +44,37 @@ static void weigh_layers(const mo_plan_model *m, mo_division_layer *out)
         const int64_t all = c ? c->bytes * m->experts : 0, token = c ? c->bytes * used : 0;
         const int64_t stay = sessions_in(m, i) + (fixed > 0 ? fixed / m->layers : 0) + l->adapter_bytes -
                              l->adapter_expert_bytes;
-        out[i] =
-            (mo_division_layer){.bytes = l->resident + stay + all + l->adapter_expert_bytes,
-                                .stay_bytes = stay,
-                                .token_bytes = l->resident + token + 1,
-                                .expert_bytes = all + l->adapter_expert_bytes,
-                                .expert_token_bytes = token,
-                                .slot_bytes = (c ? c->slot_bytes * m->experts : 0) + l->adapter_expert_bytes,
-                                .experts = c ? m->experts : 0,
-                                .used = used};
+        out[i] = (mo_division_layer){
+            .bytes = l->resident + stay + all + l->adapter_expert_bytes,
+            .stay_bytes = stay,
+            .token_bytes = l->resident + token + 1,
+            .expert_bytes = all + l->adapter_expert_bytes,
+            .expert_token_bytes = token,
+            .slot_bytes = (c ? c->slot_bytes * m->experts : 0) + l->adapter_expert_bytes,
+            .joined = l->joined || (m->core_on_cpu && i > 0), /* one session holds them all */
+            .experts = c ? m->experts : 0,
+            .used = used};
     }
 }
 
 mo_status mo_ranks_model(const mo_plan_model *m, mo_division_model *out, mo_error *err)
 {
-    mo_division_layer *layers = calloc((size_t)m->layers + 1, sizeof *layers);
     *out = (mo_division_model){0};
+    mo_division_layer *layers = calloc((size_t)m->layers + 1, sizeof *layers);
     if (!layers) {
         return mo_fail(err, MO_ENOMEM, "out of memory while dividing a model");
     }
     weigh_layers(m, layers);
-    *out = (mo_division_model){
-        .layers = layers,
-        .count = m->layers,
-        .end_bytes = m->output_bytes,
-        .stream_bytes = m->width * (int64_t)sizeof(float),
-        .input_bytes = m->width + m->width / 32 * (int64_t)sizeof(float), /* codes, and their scales */
-        .output_bytes = m->width * (int64_t)sizeof(float),
-        .piece = m->batch,
-        .prompt = mo_plan_request_prompt(m->context)};
+    *out = (mo_division_model){.layers = layers,
+                               .count = m->layers,
+                               .end_bytes = m->output_bytes,
+                               .stream_bytes = m->width * (int64_t)sizeof(float),
+                               .input_bytes =
+                                   m->expert_io +
+                                   m->expert_io / 32 * (int64_t)sizeof(float), /* codes, and their scales */
+                               .output_bytes = m->expert_io * (int64_t)sizeof(float),
+                               .piece = m->batch,
+                               .prompt = mo_plan_request_prompt(m->context)};
     return MO_OK;
 }
 
@@ -97,15 +99,16 @@ void mo_ranks_settle(const mo_plan_model *m, int rank, mo_division_rank *machine
 
 /* ---- The division ---- */
 
-static mo_status divide(const mo_division_model *m, int experts, const mo_division_rank *machines,
-                        bool measured, int ranks, double *upto, mo_ranks_parts *parts, mo_error *err)
+static mo_status divide(const mo_division_model *m, int experts, mo_divide unmeasured,
+                        const mo_division_rank *machines, bool measured, int ranks, double *upto,
+                        mo_ranks_parts *parts, mo_error *err)
 {
     parts->why[0] = 0;
     if (parts->way == MO_DIVIDE_AUTO) {
         mo_division_choice c;
         const bool chosen = measured && mo_division_choose(m, machines, ranks, MO_DIVIDE_AUTO, parts->first,
                                                            upto, &c, NULL) == MO_OK;
-        parts->way = chosen ? c.way : MO_DIVIDE_LAYERS;
+        parts->way = chosen ? c.way : unmeasured;
         snprintf(parts->why, sizeof parts->why, "%s", chosen ? c.why : "");
     }
     if (parts->way == MO_DIVIDE_LAYERS) {
@@ -133,7 +136,8 @@ mo_status mo_ranks_divide(const mo_plan_model *model, mo_division_rank *machines
             mo_ranks_settle(model, r, &machines[r]);
         }
         const bool measured = mo_hosts_wires(machines, names, ranks);
-        status = divide(&m, model->experts, machines, measured, ranks, upto, parts, err);
+        status = divide(&m, model->experts, model->core_on_cpu ? MO_DIVIDE_EXPERTS : MO_DIVIDE_LAYERS,
+                        machines, measured, ranks, upto, parts, err);
         free((mo_division_layer *)m.layers);
     }
     free(upto);

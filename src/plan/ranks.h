@@ -31,7 +31,7 @@ typedef struct mo_ranks_parts {
 } mo_ranks_parts;
 
 /* Divides as parts->way says. AUTO: the faster way by the measured network between machines of these names [ranks], or
- * layers if it was not measured. Settles the machines [ranks]. */
+ * layers if it was not measured (experts, where layers cannot be divided). Settles the machines [ranks]. */
 mo_status mo_ranks_divide(const mo_plan_model *model, mo_division_rank *machines, const char *const *names,
                           int ranks, mo_ranks_parts *parts, mo_error *err);
 /* A rank's part of bytes that are with the sessions: these are divided with the layers, or rank 0's. */

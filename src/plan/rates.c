@@ -12,11 +12,12 @@
 #include <jansson.h>
 
 #include "base/cachedir.h"
-#include "base/json_load.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/nesting.h"
 #include "base/output.h"
 #include "base/status.h"
+#include "plan/quantity.h"
 
 #define SIZE_MOST ((double)((int64_t)1 << 60))
 #define RATE_MOST 1e15 /* a petabyte per second: a slip of the keyboard, not a machine */
@@ -49,6 +50,7 @@ static const struct field {
     {"host_bytes_s", KIND_REAL, offsetof(mo_rates, host_bytes_s), 0, RATE_MOST, false},
     {"round_trip_s", KIND_REAL, offsetof(mo_rates, round_trip_s), 0, 1, false},
     {"link_copy_s", KIND_REAL, offsetof(mo_rates, link_copy_s), 0, 1, false},
+    {"vram_reuse", KIND_REAL, offsetof(mo_rates, vram_reuse), 0, 1e3, false},
     {"device", KIND_TEXT, offsetof(mo_rates, device), 0, sizeof(((mo_rates *)0)->device) - 1, false},
 };
 
@@ -65,7 +67,9 @@ bool mo_rates_for_device(mo_rates *r, const char *name, double link_bytes_s, dou
 {
     if (r->device[0] && strcmp(r->device, name) != 0) {
         r->link_bytes_s = r->link_pageable_bytes_s = r->vram_bytes_s = r->host_bytes_s = r->round_trip_s = 0;
-        r->link_copy_s = 0;
+        r->link_copy_s = r->vram_reuse = 0;
+        r->expert_count = 0;
+        r->old = false;
     }
     const bool known = r->measured && r->link_bytes_s > 0 && r->vram_bytes_s > 0;
     if (!(r->link_bytes_s > 0)) {
@@ -79,6 +83,29 @@ bool mo_rates_for_device(mo_rates *r, const char *name, double link_bytes_s, dou
     return known;
 }
 
+static double between(double a, double b, double share)
+{
+    return a + share * (b - a);
+}
+
+bool mo_rates_expert_of(const mo_rates *r, double bytes, mo_rates_expert *out)
+{
+    if (r->expert_count == 0) {
+        return false;
+    }
+    int i = 0;
+    while (i < r->expert_count - 1 && r->expert[i + 1].bytes < bytes) {
+        i++;
+    }
+    const mo_rates_expert *a = &r->expert[i], *b = &r->expert[i < r->expert_count - 1 ? i + 1 : i];
+    const double share = b > a ? fmin(1, fmax(0, log(bytes / a->bytes) / log(b->bytes / a->bytes))) : 0;
+    *out = (mo_rates_expert){.bytes = bytes,
+                             .cpu_bytes_s = between(a->cpu_bytes_s, b->cpu_bytes_s, share),
+                             .both_cpu_bytes_s = between(a->both_cpu_bytes_s, b->both_cpu_bytes_s, share),
+                             .both_link_bytes_s = between(a->both_link_bytes_s, b->both_link_bytes_s, share)};
+    return true;
+}
+
 /* ---- Reading ---- */
 
 static mo_status fail_unknown(const char *path, const char *key, mo_error *err)
@@ -87,8 +114,8 @@ static mo_status fail_unknown(const char *path, const char *key, mo_error *err)
     for (size_t i = 0, used = 0; i < FIELDS; i++) {
         used += (size_t)snprintf(names + used, sizeof names - used, "%s, ", fields[i].name);
     }
-    return mo_fail(err, MO_EFORMAT, "%s: unknown field \"%.100s\"; the fields are %smeasured", path, key,
-                   names);
+    return mo_fail(err, MO_EFORMAT, "%s: unknown field \"%.100s\"; the fields are %sexperts, measured", path,
+                   key, names);
 }
 
 static mo_status read_text(const char *path, const struct field *f, const json_t *value, char *to,
@@ -102,17 +129,26 @@ static mo_status read_text(const char *path, const struct field *f, const json_t
     return MO_OK;
 }
 
+/* A number, or of a size also a text with a unit. */
+static bool read_number(const struct field *f, const json_t *value, double *number)
+{
+    *number = json_number_value(value);
+    return json_is_number(value) || (f->kind == KIND_SIZE && json_is_string(value) &&
+                                     mo_quantity_read(MO_QUANTITY_SIZE, json_string_value(value), number));
+}
+
 static mo_status read_field(const char *path, const struct field *f, const json_t *value, mo_rates *rates,
                             mo_error *err)
 {
     void *to = (char *)rates + f->at;
+    double number;
     if (f->kind == KIND_TEXT) {
         return read_text(path, f, value, to, err);
     }
-    if (!json_is_number(value)) {
-        return mo_fail(err, MO_EFORMAT, "%s: %s must be a number", path, f->name);
+    if (!read_number(f, value, &number)) {
+        return mo_fail(err, MO_EFORMAT, "%s: %s must be a number%s", path, f->name,
+                       f->kind == KIND_SIZE ? ", or a size such as \"32G\"" : "");
     }
-    const double number = json_number_value(value);
     const bool whole = f->kind == KIND_REAL || floor(number) == number;
     if (!(number >= f->least && number <= f->most) || (f->above && number == f->least) || !whole) {
         return mo_fail(err, MO_EFORMAT, "%s: %s is %g, but must be %s%s %g and at most %g", path, f->name,
@@ -130,6 +166,32 @@ static mo_status read_field(const char *path, const struct field *f, const json_
     return MO_OK;
 }
 
+/* [[bytes, products, products beside copies, copies], ...] */
+static mo_status read_experts(const char *path, const json_t *list, mo_rates *rates, mo_error *err)
+{
+    bool fine = json_is_array(list) && json_array_size(list) <= MO_RATES_EXPERTS;
+    const int count = fine ? (int)json_array_size(list) : 0;
+    for (int i = 0; i < count && fine; i++) {
+        const json_t *row = json_array_get(list, (size_t)i);
+        double of[4] = {0};
+        fine = json_is_array(row) && json_array_size(row) == 4;
+        for (size_t k = 0; k < 4 && fine; k++) {
+            const json_t *value = json_array_get(row, k);
+            of[k] = json_number_value(value);
+            fine = json_is_number(value) && of[k] > 0 && of[k] <= RATE_MOST;
+        }
+        fine = fine && (i == 0 || of[0] > rates->expert[i - 1].bytes);
+        rates->expert[i] = (mo_rates_expert){of[0], of[1], of[2], of[3]};
+    }
+    rates->expert_count = fine ? count : 0;
+    return fine ? MO_OK
+                : mo_fail(err, MO_EFORMAT,
+                          "%s: experts must be a list of at most %d rows of four numbers above 0: bytes, in "
+                          "ascending order, and bytes per second of products, of products while experts are "
+                          "copied, and of these copies",
+                          path, MO_RATES_EXPERTS);
+}
+
 static mo_status read_member(const char *path, const char *key, const json_t *value, mo_rates *rates,
                              mo_error *err)
 {
@@ -137,6 +199,9 @@ static mo_status read_member(const char *path, const char *key, const json_t *va
         if (strcmp(key, fields[i].name) == 0) {
             return read_field(path, &fields[i], value, rates, err);
         }
+    }
+    if (strcmp(key, "experts") == 0) {
+        return read_experts(path, value, rates, err);
     }
     if (strcmp(key, "measured") != 0) {
         return fail_unknown(path, key, err);
@@ -166,6 +231,7 @@ static mo_status read_object(const char *path, json_t *root, mo_rates *out, mo_e
         /* What the speed rests on must all come from the file. */
         rates.measured = json_object_get(root, "ram_bytes_s") && json_object_get(root, "disk_bytes_s") &&
                          !json_is_false(json_object_get(root, "measured"));
+        rates.old = rates.measured && rates.link_bytes_s > 0 && !json_object_get(root, "experts");
         *out = rates;
     }
     return status;
@@ -226,6 +292,17 @@ mo_status mo_rates_load(const char *path, mo_rates *out, mo_error *err)
 
 /* ---- Writing ---- */
 
+static json_t *experts_of(const mo_rates *rates)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < rates->expert_count; i++) {
+        const mo_rates_expert *e = &rates->expert[i];
+        json_array_append_new(list, json_pack("[f, f, f, f]", e->bytes, e->cpu_bytes_s, e->both_cpu_bytes_s,
+                                              e->both_link_bytes_s));
+    }
+    return list;
+}
+
 static json_t *make_object(const mo_rates *rates)
 {
     json_t *root = json_object();
@@ -241,6 +318,7 @@ static json_t *make_object(const mo_rates *rates)
         }
         made = json_object_set_new(root, fields[i].name, value) == 0;
     }
+    made = made && json_object_set_new(root, "experts", experts_of(rates)) == 0;
     made = made && json_object_set_new(root, "measured", json_boolean(rates->measured)) == 0;
     if (!made) {
         json_decref(root);
@@ -270,7 +348,7 @@ static mo_status write_text(const char *path, const char *text, mo_error *err)
 mo_status mo_rates_save(const char *path, const mo_rates *rates, mo_error *err)
 {
     json_t *root = make_object(rates);
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
+    char *text = root ? mo_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
     json_decref(root);
     if (!text) {
         return mo_fail(err, MO_EINVAL, "%s: the rates are not numbers, or out of memory; nothing was saved",

@@ -5,6 +5,13 @@
 
 #include "moraine.h"
 
+/* What experts of one size get, in bytes a second: the CPU's products while nothing crosses, the same while some cross, and those. */
+typedef struct mo_rates_expert {
+    double bytes, cpu_bytes_s, both_cpu_bytes_s, both_link_bytes_s;
+} mo_rates_expert;
+
+enum { MO_RATES_EXPERTS = 8 };
+
 typedef struct mo_rates {
     int64_t ram_bytes;  /* that a process may use, a reserve not yet taken off; 0: not known */
     int64_t vram_bytes; /* of the device that a process may use, a reserve not yet taken off; 0: no device */
@@ -20,8 +27,12 @@ typedef struct mo_rates {
     double host_bytes_s;          /* of memory, threads and copies reading it at once; 0: as ram_bytes_s */
     double round_trip_s;          /* the device asks and the host answers; 0: not known */
     double link_copy_s;           /* fixed cost of each copy to the device; 0: negligible */
-    char device[128];             /* the name of the device that was measured; "": none */
-    bool measured;                /* false: modest defaults, and the plan says so */
+    double vram_reuse; /* tokens whose products take a device as long as reading the weights; 0: not known */
+    mo_rates_expert expert[MO_RATES_EXPERTS]; /* sizes in ascending order */
+    int expert_count;                         /* 0: not measured */
+    bool old; /* from a file with a link and without `experts`: of an earlier version, or written by hand */
+    char device[128]; /* the name of the device that was measured; "": none */
+    bool measured;    /* false: modest defaults, and the plan says so */
 } mo_rates;
 
 /* Defaults of plans for a device that was not measured: a small GPU in a slot of eight old lanes. */
@@ -63,10 +74,13 @@ static inline double mo_rates_layer(double computing, double reading)
     return computing > reading ? computing + reading / 4 : reading + computing / 4;
 }
 
+/* What experts of this size get, between the sizes that were measured; of smaller and larger ones as the nearest. False: none were. */
+bool mo_rates_expert_of(const mo_rates *rates, double bytes, mo_rates_expert *out);
+
 /* Conservative defaults for a machine that was not measured. */
 mo_rates mo_rates_default(void);
 /* Reads {"ram_bytes": ..., "disk_bytes_s": ..., ...}; every field may be left out and is then the default's,
- * unknown ones are refused by name. They count as measured when the file gives the rates of memory and disk.
+ * unknown ones are refused by name. Sizes may be texts with a unit, such as "32G". They count as measured when the file gives the rates of memory and disk.
  * MO_ENOENT when there is no file; on failure *out is untouched. */
 mo_status mo_rates_load(const char *path, mo_rates *out, mo_error *err);
 /* Fits the rates to a device: those measured on another one are dropped, and what is not known is what the device says

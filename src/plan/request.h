@@ -1,11 +1,11 @@
-/* Request: used to compare choices of a plan if the length of prompts is unknown: a prompt as long as the context, but for
- * at most this many tokens, and an answer of a sixteenth of that. */
+/* Request: what a plan is made for if nobody says what is asked: a chat, with prompts of 2,048 tokens, or as long as a shorter
+ * context, and answers of an eighth of that, 256 tokens. */
 #ifndef MO_PLAN_REQUEST_H
 #define MO_PLAN_REQUEST_H
 
 #include <stdint.h>
 
-enum { MO_PLAN_PROMPT_MOST = 8192, MO_PLAN_PROMPT_PER_ANSWER = 16 };
+enum { MO_PLAN_PROMPT_MOST = 2048, MO_PLAN_PROMPT_PER_ANSWER = 8 };
 
 /* Tokens of its prompt; context 0: not known. */
 static inline int64_t mo_plan_request_prompt(int64_t context)

@@ -23,12 +23,12 @@ const char *mo_plan_size_text(int64_t bytes, char *text)
     return text;
 }
 
-const char *mo_plan_mode_text(mo_plan_mode mode)
+const char *mo_plan_mode_text(const mo_run_plan *plan)
 {
-    switch (mode) {
+    switch (plan->mode) {
     case MO_PLAN_RESIDENT: return "resident";
     case MO_PLAN_SLOTS: return "slots";
-    case MO_PLAN_STREAMED: return "streamed";
+    case MO_PLAN_STREAMED: return plan->layer_buffers > 0 ? "streamed" : "tiered";
     }
     return "unknown";
 }

@@ -7,8 +7,8 @@
 /* "1.5 GiB", "512 B"; text holds at least 32 bytes and is returned. */
 const char *mo_plan_size_text(int64_t bytes, char *text);
 
-/* "resident", "slots" or "streamed". A constant. */
-const char *mo_plan_mode_text(mo_plan_mode mode);
+/* "resident", "slots", "streamed" or, where the layers that are not in RAM are in VRAM, "tiered". A constant. */
+const char *mo_plan_mode_text(const mo_run_plan *plan);
 
 /* Ceilings that would do. They are the process's, as those that were given: other models use a part of them. */
 typedef struct mo_plan_advice {

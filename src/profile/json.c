@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "profile/keys.h"
 
@@ -353,7 +354,7 @@ mo_status mo_profile_json_write(const mo_profile *p, mo_profile_mode mode, char 
                                 mo_error *err)
 {
     json_t *root = root_json(p, mode);
-    *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    *text = root ? mo_json_dump(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     *length = *text ? strlen(*text) : 0;
     json_decref(root);
     return *text ? MO_OK

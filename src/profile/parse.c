@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_load.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "base/status.h"
 #include "profile/json.h"
@@ -373,7 +373,7 @@ static mo_status check_root(const json_t *root, mo_error *err)
     const char *schema = json_string_value(json_object_get(root, "schema"));
     if (!schema || (strcmp(schema, MO_PROFILE_SCHEMA) != 0 && strcmp(schema, MO_PROFILE_SCHEMA_OLD) != 0)) {
         return mo_fail(err, MO_EFORMAT,
-                       "its schema is %s%.100s, not " MO_PROFILE_SCHEMA " or " MO_PROFILE_SCHEMA_OLD,
+                       "its schema is %s%.100s; expected " MO_PROFILE_SCHEMA " or " MO_PROFILE_SCHEMA_OLD,
                        schema ? "" : "missing", schema ? schema : "");
     }
     return json_is_array(json_object_get(root, "layers"))

@@ -390,7 +390,8 @@ static mo_status prepare(replay *r)
     }
     for (int i = 0; i < r->trace->shape.layers && status == MO_OK; i++) {
         for (int32_t k = 0; k < r->trace->shape.experts; k++) {
-            mo_slots_place(r->classes[r->class_of[i]].slots, r->first[i] + k, i);
+            mo_slots_place(r->classes[r->class_of[i]].slots, r->first[i] + k,
+                           r->trace->shape.layer[i]); /* as in the store, which counts dense layers too */
         }
     }
     if (status == MO_OK && r->options->seeds) {

@@ -101,6 +101,21 @@ mo_tally_layer *mo_tally_find(const mo_tally *t, int32_t layer)
 
 /* ---- Counting ---- */
 
+void mo_tally_add(mo_tally_count *count, uint64_t n)
+{
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+void mo_tally_call(mo_tally_layer *l, mo_trace_phase phase)
+{
+    mo_tally_add(&l->calls[phase], 1);
+}
+
+void mo_tally_pick(mo_tally_layer *l, mo_trace_phase phase, mo_found place, int32_t expert)
+{
+    mo_tally_add(&l->hits[phase][place][expert], 1);
+}
+
 void mo_tally_time(mo_tally_layer *l, const uint64_t time_ns[MO_TIMES])
 {
     mo_tally_add(&l->timed, 1);
@@ -131,6 +146,16 @@ void mo_touch_destroy(mo_touch *touch)
 {
     free(touch->picks);
     *touch = (mo_touch){0};
+}
+
+void mo_touch_add(mo_touch *touch, const mo_tally_layer *l, int32_t expert, uint32_t picks)
+{
+    touch->picks[l->first + expert] += picks;
+}
+
+void mo_touch_mark(mo_touch *touch, const mo_tally_layer *l, int32_t expert)
+{
+    mo_touch_add(touch, l, expert, 1);
 }
 
 void mo_tally_prompt(mo_tally *t, mo_touch *touch)

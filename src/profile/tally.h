@@ -31,22 +31,13 @@ mo_tally_layer *mo_tally_find(const mo_tally *t, int32_t layer);
 
 /* ---- Counting: the decoding thread ---- */
 
-static inline void mo_tally_add(mo_tally_count *count, uint64_t n)
-{
-    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
-}
+void mo_tally_add(mo_tally_count *count, uint64_t n);
 
 /* A pass through the layer. */
-static inline void mo_tally_call(mo_tally_layer *l, mo_trace_phase phase)
-{
-    mo_tally_add(&l->calls[phase], 1);
-}
+void mo_tally_call(mo_tally_layer *l, mo_trace_phase phase);
 
 /* A token was routed to the expert, which was there. */
-static inline void mo_tally_pick(mo_tally_layer *l, mo_trace_phase phase, mo_found place, int32_t expert)
-{
-    mo_tally_add(&l->hits[phase][place][expert], 1);
-}
+void mo_tally_pick(mo_tally_layer *l, mo_trace_phase phase, mo_found place, int32_t expert);
 
 /* A pass whose times were taken; passes may be sampled. */
 void mo_tally_time(mo_tally_layer *l, const uint64_t time_ns[MO_TIMES]);
@@ -65,14 +56,8 @@ typedef struct mo_touch {
 mo_status mo_touch_create(const mo_tally *t, mo_touch *out, mo_error *err);
 void mo_touch_destroy(mo_touch *touch); /* a zeroed one is allowed */
 
-static inline void mo_touch_add(mo_touch *touch, const mo_tally_layer *l, int32_t expert, uint32_t picks)
-{
-    touch->picks[l->first + expert] += picks;
-}
-static inline void mo_touch_mark(mo_touch *touch, const mo_tally_layer *l, int32_t expert)
-{
-    mo_touch_add(touch, l, expert, 1);
-}
+void mo_touch_add(mo_touch *touch, const mo_tally_layer *l, int32_t expert, uint32_t picks);
+void mo_touch_mark(mo_touch *touch, const mo_tally_layer *l, int32_t expert);
 
 /* Records as one prompt which experts the conversation needs, and clears the counts: those with more than an even share of
  * their layer's picks, for a long text touches nearly all. One that picked nothing does not count. The decoding thread. */

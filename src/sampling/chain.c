@@ -135,9 +135,7 @@ static void run_dry(candidates *s)
 {
     mo_chain *c = s->c;
     const mo_sampler_options *set = c->set;
-    const size_t window = set->dry_penalty_last < 0 || (uint64_t)set->dry_penalty_last > c->recent_count
-                              ? c->recent_count
-                              : (size_t)set->dry_penalty_last;
+    const size_t window = mo_sequences_window(c->recent, c->recent_count, set->dry_penalty_last);
     const int32_t *recent = c->recent + c->recent_count - window;
     if (!(set->dry_multiplier > 0.0f) ||
         !mo_sequences_find(c->sequences, recent, window, set->dry_breakers, c->vocab, c->counts)) {

@@ -19,3 +19,30 @@ void mo_pick_run(mo_pick *pick, const float *row, int64_t vocab)
         pick->logprob = mo_logprobs(row, vocab, pick->token, pick->top, pick->top_count);
     }
 }
+
+static bool accept(mo_pick *pick)
+{
+    const mo_feed_report picked = {
+        .token = pick->token, .logprob = pick->logprob, .top_count = pick->top_count, .top = pick->top};
+    return pick->token == pick->drafts[pick->accepted] && pick->accept(pick->user, &picked);
+}
+
+/* The row that follows what was accepted. */
+static void draw(mo_pick *pick, const float *rows, int64_t vocab)
+{
+    if (pick->best) {
+        pick->token = pick->best[pick->accepted];
+    } else {
+        mo_pick_run(pick, rows + pick->accepted * vocab, vocab);
+    }
+}
+
+void mo_pick_run_drafts(mo_pick *pick, const float *rows, int64_t vocab)
+{
+    draw(pick, rows, vocab);
+    while (pick->accepted < pick->draft_count && accept(pick)) {
+        pick->accepted++;
+        pick->recent_count++; /* the draft stands there */
+        draw(pick, rows, vocab);
+    }
+}

@@ -195,8 +195,7 @@ void mo_sampler_close(mo_sampler *sampler)
 static void penalize(mo_sampler *s, const int32_t *recent, size_t count)
 {
     const mo_sampler_options *set = &s->set;
-    const size_t window =
-        set->penalty_last < 0 || (uint64_t)set->penalty_last > count ? count : (size_t)set->penalty_last;
+    const size_t window = mo_sequences_window(recent, count, set->penalty_last);
     const int32_t *last = recent + count - window;
     if (set->repeat_penalty == 1.0f && set->presence_penalty == 0.0f && set->frequency_penalty == 0.0f) {
         return;

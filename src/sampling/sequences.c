@@ -10,9 +10,22 @@ void mo_sequences_free(mo_sequences *s)
     *s = (mo_sequences){0};
 }
 
+size_t mo_sequences_window(const int32_t *recent, size_t count, int64_t last)
+{
+    size_t window = 0;
+    if (last < 0 || (uint64_t)last >= count) {
+        return count;
+    }
+    for (int64_t tokens = 0; window < count && tokens < last; window++) {
+        tokens += recent[count - 1 - window] >= 0;
+    }
+    return window;
+}
+
+/* Rows of pictures do too: they are no tokens. */
 static bool breaks(const uint32_t *breakers, int32_t token)
 {
-    return breakers && breakers[token / 32] >> (token % 32) & 1;
+    return token < 0 || (breakers && breakers[token / 32] >> (token % 32) & 1);
 }
 
 /* How many tokens a sequence at the end can have. */

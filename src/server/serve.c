@@ -18,6 +18,7 @@
 #include "server/dialects/dialects.h"
 #include "server/dialects/response_store.h"
 #include "server/http/http.h"
+#include "server/requests/fetch.h"
 #include "server/requests/running.h"
 #include "server/requests/token_replay.h"
 #include "server/requests/trace.h"
@@ -59,8 +60,11 @@ static void fill_owners(srv_serving *s)
     s->status.no_slots = s->o.no_slots;
     s->status.no_metrics = s->o.no_metrics;
     s->status.slot_directory = s->o.slot_directory;
-    s->generator = (srv_generator){
-        .models = s->models, .running = s->running, .call_index = s->call_index, .traces = s->traces};
+    s->generator = (srv_generator){.models = s->models,
+                                   .running = s->running,
+                                   .call_index = s->call_index,
+                                   .traces = s->traces,
+                                   .image_urls = s->o.image_urls};
     s->response_generator = (srv_response_generator){.generator = &s->generator, .kept = s->responses};
 }
 
@@ -172,12 +176,17 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
 {
     mo_status status = MO_OK;
     *out = NULL;
+    if (options->image_urls && !srv_fetch_supported()) {
+        return mo_fail(err, MO_EUNSUPPORTED,
+                       "pictures cannot be fetched: this program was built without libcurl");
+    }
     srv_serving *s = calloc(1, sizeof *s);
     if (!s) {
         return fail(err, MO_ENOMEM, "out of memory", NULL);
     }
     s->o = *options;
     s->status.begun_s = mo_clock_s();
+    s->status.begun = (int64_t)time(NULL);
     pthread_mutex_init(&s->status.scraping, NULL);
     /* No thread but the one in srv_serving_run() is to get these. */
     sigemptyset(&s->signals);
@@ -189,8 +198,11 @@ mo_status srv_serving_open(const srv_server_options *options, srv_serving **out,
         status = read_pem(options->tls_certificate_path, &s->tls_certificate, err);
         status = status == MO_OK ? read_pem(options->tls_key_path, &s->tls_key, err) : status;
     }
-    status =
-        status == MO_OK ? srv_keys_open(options->api_keys, options->api_key_path, &s->keys, err) : status;
+    const srv_keys_options keys = {.list = options->api_keys,
+                                   .path = options->api_key_path,
+                                   .salt_directory = options->response_directory,
+                                   .share_prefixes = options->share_prefixes};
+    status = status == MO_OK ? srv_keys_open(&keys, &s->keys, err) : status;
     status = status == MO_OK ? srv_models_open(&options->models, &s->models, err) : status;
     s->running = srv_running_open();
     s->call_index = srv_call_index_open();

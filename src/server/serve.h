@@ -10,6 +10,7 @@ typedef struct srv_server_options {
     const char *unix_path; /* NULL: none */
     const char *tls_key_path, *tls_certificate_path;
     const char *api_keys, *api_key_path;
+    bool share_prefixes;                       /* keys share cached prefixes */
     const char *const *origins, *const *hosts; /* as in srv_origins */
     const char *prefix;
     int64_t body_bytes;
@@ -20,6 +21,7 @@ typedef struct srv_server_options {
     bool log_requests;
     const char *warm; /* a chat request whose prompt is computed before the server is ready; NULL: none */
     bool no_slots, no_metrics;  /* those endpoints are switched off */
+    bool image_urls;            /* pictures of requests are fetched from public addresses */
     bool no_page;               /* nor is there a page for browsers */
     const char *slot_directory; /* slots are saved there; NULL: they cannot be */
     const char

@@ -1,5 +1,6 @@
 /* Warm: see warm.h. */
 #include "server/warm_prompt.h"
+#include "base/json.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static char *make_body(const char *request)
             json_object_set_new(root, "max_tokens", json_integer(0));
         }
         json_object_set_new(root, "stream", json_false());
-        body = json_dumps(root, JSON_COMPACT);
+        body = mo_json_dump(root, JSON_COMPACT);
     }
     json_decref(root);
     return body;

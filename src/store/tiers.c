@@ -15,7 +15,8 @@ static mo_status open_parts(mo_tiers *t, const mo_checkpoint *model, const mo_ti
     if (status == MO_OK && t->experts->count > t->experts->expert_count) {
         mo_disk_options disk = o->store.disk;
         disk.told = t->store != NULL;
-        status = mo_layer_buffer_open(model, t->experts, o->layer_slots, &disk, &t->layers, err);
+        status =
+            mo_layer_buffer_open(model, t->experts, o->layer_slots, o->pass_bytes, &disk, &t->layers, err);
     }
     if (status == MO_OK && count > 0 && homes[count - 1].layer < 0) {
         status = mo_rows_open(model, &t->rows, err);

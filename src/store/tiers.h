@@ -30,7 +30,8 @@ typedef struct mo_tiers {
 
 typedef struct mo_tiers_options {
     mo_store_options store; /* used when the loader left experts on disk */
-    int layer_slots;        /* for layers that the loader left there */
+    int layer_slots;        /* for layers that the loader left there; 0: a device gets all of these */
+    int64_t pass_bytes;     /* with 0: memory through which they are read for it */
     bool predict, skip_missing;
 } mo_tiers_options;
 

@@ -76,6 +76,33 @@ static const mo_shape shapes[] = {
      .normalized = true, .weights_scale = 2.5f, .groups = 8, .groups_used = 4, .latent = 512,
      .query_rank = 1536, .plain = 128, .head_out = 128, .yarn_factor = 40.0f, .yarn_context = 4096,
      .yarn_log = 0.1f},
+    {.name = "deepseek-v3.2", .title = "DeepSeek V3.2", .architecture = "deepseek32", .layers = 61, .width = 7168,
+     .heads = 128, .kv_heads = 1, .head = 576, .rotated = 64, .experts = 256, .experts_used = 8,
+     .expert_ffn = 2048, .ffn = 18432, .shared_ffn = 2048, .vocabulary = 129280, .context = 163840,
+     .rope_base = 10000.0f, .epsilon = 1e-6f, .dense_layers = 3, .shared_count = 1, .gating = 2,
+     .normalized = true, .weights_scale = 2.5f, .groups = 8, .groups_used = 4, .latent = 512,
+     .query_rank = 1536, .plain = 128, .head_out = 128, .yarn_factor = 40.0f, .yarn_context = 4096,
+     .yarn_log = 0.1f, .index_heads = 64, .index_length = 128, .index_top = 2048},
+    {.name = "glm-5", .title = "GLM 5", .architecture = "glm-dsa", .layers = 78, .width = 6144,
+     .heads = 64, .kv_heads = 1, .head = 576, .rotated = 64, .experts = 256, .experts_used = 8,
+     .expert_ffn = 2048, .ffn = 12288, .shared_ffn = 2048, .vocabulary = 154880, .context = 202752,
+     .rope_base = 1e6f, .epsilon = 1e-5f, .dense_layers = 3, .shared_count = 1, .gating = 2,
+     .normalized = true, .weights_scale = 2.5f, .latent = 512, .query_rank = 2048, .plain = 192,
+     .head_out = 256, .index_heads = 32, .index_length = 128, .index_top = 2048},
+    {.name = "glm-5.2", .title = "GLM 5.2", .architecture = "glm-dsa", .layers = 78, .width = 6144,
+     .heads = 64, .kv_heads = 1, .head = 576, .rotated = 64, .experts = 256, .experts_used = 8,
+     .expert_ffn = 2048, .ffn = 12288, .shared_ffn = 2048, .vocabulary = 154880, .context = 1048576,
+     .rope_base = 1e6f, .epsilon = 1e-5f, .dense_layers = 3, .shared_count = 1, .gating = 2,
+     .normalized = true, .weights_scale = 2.5f, .latent = 512, .query_rank = 2048, .plain = 192,
+     .head_out = 256, .index_heads = 32, .index_length = 128, .index_top = 2048, .index_shared = true},
+    {.name = "deepseek-v4-flash", .title = "DeepSeek V4 Flash", .architecture = "deepseek4", .layers = 43,
+     .width = 4096, .heads = 64, .kv_heads = 1, .head = 512, .rotated = 64, .experts = 256,
+     .experts_used = 6, .expert_ffn = 2048, .shared_ffn = 2048, .vocabulary = 129280, .context = 1048576,
+     .rope_base = 10000.0f, .epsilon = 1e-6f, .mix = MO_MIX_MXFP4, .shared_count = 1, .gating = 4,
+     .normalized = true, .weights_scale = 1.5f, .query_rank = 1024, .window = 128, .yarn_factor = 16.0f,
+     .yarn_context = 65536, .index_heads = 64, .index_length = 128, .index_top = 512, .out_groups = 8,
+     .out_rank = 1024, .compressed_base = 160000.0f, .hashed = 3, .limit = 10.0f, .streams = 4,
+     .balancings = 20, .streams_epsilon = 1e-6f},
     {.name = "kimi-k2", .title = "Kimi K2", .architecture = "deepseek2", .layers = 61, .width = 7168,
      .heads = 64, .kv_heads = 1, .head = 576, .rotated = 64, .experts = 384, .experts_used = 8,
      .expert_ffn = 2048, .ffn = 18432, .shared_ffn = 2048, .vocabulary = 163840, .context = 131072,
@@ -167,6 +194,101 @@ static const mo_shape shapes[] = {
     {.name = "ernie-4.5-0.3b", .title = "ERNIE 4.5 0.3B", .architecture = "ernie4_5", .layers = 18,
      .width = 1024, .heads = 16, .kv_heads = 2, .head = 128, .rotated = 128, .ffn = 3072,
      .vocabulary = 103424, .context = 131072, .rope_base = 500000.0f, .epsilon = 1e-5f, .tied = true},
+    {.name = "qwen3-235b-a22b", .title = "Qwen3 235B A22B", .architecture = "qwen3moe", .layers = 94,
+     .width = 4096, .heads = 64, .kv_heads = 4, .head = 128, .rotated = 128, .experts = 128,
+     .experts_used = 8, .expert_ffn = 1536, .ffn = 12288, .vocabulary = 151936, .context = 40960,
+     .rope_base = 1e6f, .epsilon = 1e-6f},
+    {.name = "qwen3-coder-480b-a35b", .title = "Qwen3 Coder 480B A35B", .architecture = "qwen3moe",
+     .layers = 62, .width = 6144, .heads = 96, .kv_heads = 8, .head = 128, .rotated = 128, .experts = 160,
+     .experts_used = 8, .expert_ffn = 2560, .ffn = 8192, .vocabulary = 151936, .context = 262144,
+     .rope_base = 1e7f, .epsilon = 1e-6f},
+    {.name = "glm-4.5", .title = "GLM 4.5", .architecture = "glm4moe", .layers = 92, .width = 5120,
+     .heads = 96, .kv_heads = 8, .head = 128, .rotated = 64, .experts = 160, .experts_used = 8,
+     .expert_ffn = 1536, .ffn = 12288, .shared_ffn = 1536, .vocabulary = 151552, .context = 131072,
+     .rope_base = 1e6f, .epsilon = 1e-5f, .head_norms = true, .dense_layers = 3, .shared_count = 1,
+     .gating = 2, .normalized = true, .weights_scale = 2.5f},
+    {.name = "glm-4.6", .title = "GLM 4.6", .architecture = "glm4moe", .layers = 92, .width = 5120,
+     .heads = 96, .kv_heads = 8, .head = 128, .rotated = 64, .experts = 160, .experts_used = 8,
+     .expert_ffn = 1536, .ffn = 12288, .shared_ffn = 1536, .vocabulary = 151552, .context = 202752,
+     .rope_base = 1e6f, .epsilon = 1e-5f, .head_norms = true, .dense_layers = 3, .shared_count = 1,
+     .gating = 2, .normalized = true, .weights_scale = 2.5f},
+    {.name = "trinity-mini", .title = "Trinity Mini", .architecture = "afmoe", .layers = 32, .width = 2048,
+     .heads = 32, .kv_heads = 4, .head = 128, .rotated = 128, .experts = 128, .experts_used = 8,
+     .expert_ffn = 1024, .ffn = 6144, .shared_ffn = 1024, .vocabulary = 200192, .context = 131072,
+     .rope_base = 10000.0f, .epsilon = 1e-5f, .dense_layers = 2, .shared_count = 1, .gating = 2,
+     .normalized = true, .weights_scale = 2.826f, .full_interval = 4, .window = 2048},
+    {.name = "laguna-xs.2", .title = "Laguna XS.2", .architecture = "laguna", .layers = 40, .width = 2048,
+     .heads = 48, .kv_heads = 8, .head = 128, .rotated = 64, .experts = 256, .experts_used = 8,
+     .expert_ffn = 512, .ffn = 8192, .shared_ffn = 512, .vocabulary = 100352, .context = 131072,
+     .rope_base = 500000.0f, .epsilon = 1e-6f, .dense_layers = 1, .gating = 2, .normalized = true,
+     .weights_scale = 2.5f, .full_interval = 4, .window = 512, .window_heads = 64, .window_rotated = 128,
+     .full_first = true, .window_rope_base = 10000.0f, .yarn_factor = 32.0f, .yarn_context = 4096},
+    {.name = "step-3.5-flash", .title = "Step 3.5 Flash", .architecture = "step35", .layers = 45,
+     .width = 4096, .heads = 64, .kv_heads = 8, .head = 128, .rotated = 128, .experts = 288,
+     .experts_used = 8, .expert_ffn = 1280, .ffn = 11264, .shared_ffn = 1280, .vocabulary = 128896,
+     .context = 262144, .rope_base = 5e6f, .epsilon = 1e-5f, .dense_layers = 3, .gating = 2,
+     .normalized = true, .weights_scale = 3.0f, .full_interval = 4, .window = 512, .window_heads = 96,
+     .full_first = true, .flags = true, .window_rope_base = 10000.0f, .expert_limit = 7.0f,
+     .shared_limit = 16.0f},
+    {.name = "mimo-v2-flash", .title = "MiMo V2 Flash", .architecture = "mimo2", .layers = 48, .width = 4096,
+     .heads = 64, .kv_heads = 4, .head = 192, .value_head = 128, .value_scale = 0.707f, .rotated = 64,
+     .experts = 256, .experts_used = 8, .expert_ffn = 2048, .ffn = 16384, .vocabulary = 152576,
+     .context = 262144, .rope_base = 5e6f, .epsilon = 1e-5f, .dense_layers = 1, .attends = 0x820820820821,
+     .window = 128, .window_kv_heads = 8, .flags = true, .window_rope_base = 10000.0f},
+    {.name = "mistral-small-3.2", .title = "Mistral Small 3.2 24B", .architecture = "mistral3", .layers = 40,
+     .width = 5120, .heads = 32, .kv_heads = 8, .head = 128, .rotated = 128, .ffn = 32768,
+     .vocabulary = 131072, .context = 131072, .rope_base = 1e9f, .epsilon = 1e-5f},
+    {.name = "ministral-3-8b", .title = "Ministral 3 8B", .architecture = "mistral3", .layers = 34,
+     .width = 4096, .heads = 32, .kv_heads = 8, .head = 128, .rotated = 128, .ffn = 14336,
+     .vocabulary = 131072, .context = 262144, .rope_base = 1e6f, .epsilon = 1e-5f, .yarn_factor = 16.0f,
+     .yarn_context = 16384, .yarn_log = 1.0f, .temper = 0.1f},
+    {.name = "mistral-small-4", .title = "Mistral Small 4 119B", .architecture = "mistral4", .layers = 36,
+     .width = 4096, .heads = 32, .kv_heads = 1, .head = 320, .rotated = 64, .experts = 128,
+     .experts_used = 4, .expert_ffn = 2048, .ffn = 12288, .shared_ffn = 2048, .vocabulary = 131072,
+     .context = 1048576, .rope_base = 10000.0f, .epsilon = 1e-6f, .shared_count = 1, .gating = 1,
+     .normalized = true, .weights_scale = 1.0f, .latent = 256, .query_rank = 1024, .plain = 64,
+     .head_out = 128, .yarn_factor = 128.0f, .yarn_context = 8192, .yarn_log = 0.1f, .temper = 0.1f,
+     .temper_length = 8192},
+    {.name = "qwen3-vl-30b-a3b", .title = "Qwen3 VL 30B A3B", .architecture = "qwen3vlmoe", .layers = 48,
+     .width = 2048, .heads = 32, .kv_heads = 4, .head = 128, .rotated = 128, .experts = 128,
+     .experts_used = 8, .expert_ffn = 768, .ffn = 6144, .vocabulary = 151936, .context = 262144,
+     .rope_base = 5e6f, .epsilon = 1e-6f},
+    {.name = "qwen3-vl-235b-a22b", .title = "Qwen3 VL 235B A22B", .architecture = "qwen3vlmoe", .layers = 94,
+     .width = 4096, .heads = 64, .kv_heads = 4, .head = 128, .rotated = 128, .experts = 128,
+     .experts_used = 8, .expert_ffn = 1536, .ffn = 12288, .vocabulary = 151936, .context = 262144,
+     .rope_base = 5e6f, .epsilon = 1e-6f},
+    {.name = "hy3", .title = "Hy3 295B A21B", .architecture = "hy_v3", .layers = 80, .width = 4096,
+     .heads = 64, .kv_heads = 8, .head = 128, .rotated = 128, .experts = 192, .experts_used = 8,
+     .expert_ffn = 1536, .ffn = 13312, .shared_ffn = 1536, .vocabulary = 120832, .context = 262144,
+     .rope_base = 11158840.0f, .epsilon = 1e-5f, .dense_layers = 1, .gating = 2, .normalized = true,
+     .weights_scale = 2.826f},
+    {.name = "k-exaone-236b-a23b", .title = "K-EXAONE 236B A23B", .architecture = "exaone-moe", .layers = 48,
+     .width = 6144, .heads = 64, .kv_heads = 8, .head = 128, .rotated = 128, .experts = 128,
+     .experts_used = 8, .expert_ffn = 2048, .ffn = 18432, .shared_ffn = 2048, .vocabulary = 153600,
+     .context = 262144, .rope_base = 1e6f, .epsilon = 1e-5f, .dense_layers = 1, .shared_count = 1,
+     .gating = 2, .normalized = true, .weights_scale = 2.5f, .full_interval = 4, .window = 128},
+    {.name = "north-mini-code", .title = "North Mini Code 30B A3B", .architecture = "cohere2moe", .layers = 49,
+     .width = 2048, .heads = 32, .kv_heads = 4, .head = 128, .rotated = 128, .experts = 128,
+     .experts_used = 8, .expert_ffn = 768, .ffn = 3072, .vocabulary = 262144, .context = 500000,
+     .rope_base = 50000.0f, .epsilon = 1e-5f, .tied = true, .dense_layers = 1, .gating = 2,
+     .normalized = true, .weights_scale = 1.0f, .logit_scale = 1.0f, .full_interval = 4, .window = 4096,
+     .full_first = true, .flags = true},
+    {.name = "kimi-linear-48b-a3b", .title = "Kimi Linear 48B A3B", .architecture = "kimi-linear",
+     .layers = 27, .width = 2304, .heads = 32, .kv_heads = 1, .head = 576, .rotated = 64, .experts = 256,
+     .experts_used = 8, .expert_ffn = 1024, .ffn = 9216, .shared_ffn = 1024, .vocabulary = 163840,
+     .context = 1048576, .rope_base = 10000.0f, .epsilon = 1e-5f, .dense_layers = 1, .shared_count = 1,
+     .gating = 2, .normalized = true, .weights_scale = 2.446f, .attends = 0x4888888, .latent = 512,
+     .plain = 128, .head_out = 128, .conv_kernel = 4, .state = 128, .inner = 4096},
+    {.name = "nemotron-3-nano-30b-a3b", .title = "Nemotron 3 Nano 30B A3B", .architecture = "nemotron_h_moe",
+     .layers = 52, .width = 2688, .heads = 32, .kv_heads = 2, .head = 128, .experts = 128, .experts_used = 6,
+     .expert_ffn = 1856, .shared_ffn = 3712, .vocabulary = 131072, .context = 262144, .epsilon = 1e-5f,
+     .shared_count = 1, .gating = 2, .normalized = true, .weights_scale = 2.5f,
+     .blocks = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", .conv_kernel = 4, .state = 128,
+     .key_groups = 8, .value_heads = 64, .inner = 4096},
+    {.name = "nemotron-h-8b", .title = "Nemotron H 8B", .architecture = "nemotron_h", .layers = 52,
+     .width = 4096, .heads = 32, .kv_heads = 8, .head = 128, .ffn = 21504, .vocabulary = 131072,
+     .context = 8192, .epsilon = 1e-5f, .blocks = "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+     .conv_kernel = 4, .state = 128, .key_groups = 8, .value_heads = 128, .inner = 8192},
 };
 /* clang-format on */
 
@@ -185,13 +307,22 @@ const mo_shape *mo_shape_named(const char *name)
     return NULL;
 }
 
+/* The kind of a layer that has one part; 0: layers have several. */
+static char block_of(const mo_shape *s, int layer)
+{
+    return (char)(s->blocks && layer >= 0 ? s->blocks[(size_t)layer % strlen(s->blocks)] : 0);
+}
+
 /* Is this layer one of full attention? */
 static bool is_full(const mo_shape *s, int layer)
 {
+    if (s->blocks) {
+        return block_of(s, layer) == '*';
+    }
     if (s->attends) {
         return s->attends >> layer % 64 & 1;
     }
-    return s->full_interval == 0 || (layer + 1) % s->full_interval == 0;
+    return s->full_interval == 0 || (layer + !s->full_first) % s->full_interval == 0;
 }
 
 /* ---- Tensors of the architectures --------------------------------------------------------------- */
@@ -202,6 +333,8 @@ typedef enum dim {
     QUERIES,       /* heads x head */
     GATED_QUERIES, /* a gate for each query */
     KEYS,          /* kv heads x head */
+    VALUES,        /* the same of values */
+    ATTENDED,      /* heads x value */
     HEAD,
     HEADS,
     EXPERTS,
@@ -232,6 +365,20 @@ typedef enum dim {
     LATENT,
     HEAD_OUT,
     RESULTS, /* of all heads */
+    EXPERT_IO,
+    INDEX_HEADS,
+    INDEX_LENGTH,
+    INDEX_QUERIES, /* of all its heads */
+    GROUP_VALUES,  /* of the heads of a group */
+    GROUP_RESULTS, /* of all groups */
+    COMPRESSED,    /* values of a token for a compressed key, */
+    COMPRESSED_INDEX,
+    RATIO, /* and tokens that it stands for */
+    STREAMS,
+    STREAMS_WIDTH,
+    STREAMS_MIX,
+    USED,
+    THREE,
     ONE,
 } dim;
 
@@ -244,12 +391,19 @@ typedef enum when {
     LOW_RANK,  /* queries come by two products */
     FULL_RANK, /* or by one */
     BIASED,    /* experts are chosen with a bias */
+    INDEXED,   /* the layer has an indexer of its own */
     SHORT,     /* the layer is a short convolution */
     WINDOWED,  /* the layer attends within a window */
     DENSE,     /* the model has no experts */
     SPARSE,    /* it has */
     LEADING,   /* the layer is one of the dense ones at the beginning */
     ROUTED,    /* it is one of the others */
+    NARROW,    /* the same, and experts are between two products */
+    BESIDE,    /* the layer is dense, where others have no feed-forward part */
+    SHORTENED, /* the layer has compressed keys */
+    HASHED,    /* the layer's experts follow from the token */
+    CHOSEN,    /* or they do not */
+    NORMED,    /* heads of this model are normed, not of all with its architecture */
 } when;
 
 typedef struct rule {
@@ -298,8 +452,20 @@ static const rule attention[] = {
     {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
     {"attn_q.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, QUERIES}},
     {"attn_k.weight", MO_SHAPE_KEY, ALWAYS, {WIDTH, KEYS}},
-    {"attn_v.weight", MO_SHAPE_VALUE, ALWAYS, {WIDTH, KEYS}},
-    {"attn_output.weight", MO_SHAPE_BACK, ALWAYS, {QUERIES, WIDTH}},
+    {"attn_v.weight", MO_SHAPE_VALUE, ALWAYS, {WIDTH, VALUES}},
+    {"attn_output.weight", MO_SHAPE_BACK, ALWAYS, {ATTENDED, WIDTH}},
+    END,
+};
+static const rule gate_of_heads[] = {
+    {"attn_gate.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, HEADS}},
+    END,
+};
+static const rule gate_of_values[] = {
+    {"attn_gate.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, ATTENDED}},
+    END,
+};
+static const rule window_sinks[] = {
+    {"attn_sinks.weight", MO_SHAPE_SINK, WINDOWED, {HEADS}},
     END,
 };
 static const rule attention_bias[] = {
@@ -319,6 +485,11 @@ static const rule sinks[] = {
 static const rule head_norm[] = {
     {"attn_q_norm.weight", MO_SHAPE_HEAD_NORM, ATTENTION, {HEAD}},
     {"attn_k_norm.weight", MO_SHAPE_HEAD_NORM, ATTENTION, {HEAD}},
+    END,
+};
+static const rule some_head_norm[] = {
+    {"attn_q_norm.weight", MO_SHAPE_HEAD_NORM, NORMED, {HEAD}},
+    {"attn_k_norm.weight", MO_SHAPE_HEAD_NORM, NORMED, {HEAD}},
     END,
 };
 static const rule whole_norm[] = {
@@ -380,6 +551,85 @@ static const rule latent_attention[] = {
     {"attn_k_b.weight", MO_SHAPE_MATRIX, ALWAYS, {PLAIN, LATENT, HEADS}},
     {"attn_v_b.weight", MO_SHAPE_MATRIX, ALWAYS, {LATENT, HEAD_OUT, HEADS}},
     {"attn_output.weight", MO_SHAPE_BACK, ALWAYS, {RESULTS, WIDTH}},
+    END,
+};
+/* Layers of Kimi delta attention, between them some of latent attention. */
+static const rule some_latent_attention[] = {
+    {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"attn_q.weight", MO_SHAPE_MATRIX, ATTENTION, {WIDTH, PLAIN_QUERIES}},
+    {"attn_kv_a_mqa.weight", MO_SHAPE_MATRIX, ATTENTION, {WIDTH, HEAD}},
+    {"attn_kv_a_norm.weight", MO_SHAPE_NORM, ATTENTION, {LATENT}},
+    {"attn_k_b.weight", MO_SHAPE_MATRIX, ATTENTION, {PLAIN, LATENT, HEADS}},
+    {"attn_v_b.weight", MO_SHAPE_MATRIX, ATTENTION, {LATENT, HEAD_OUT, HEADS}},
+    {"attn_output.weight", MO_SHAPE_BACK, ATTENTION, {RESULTS, WIDTH}},
+    END,
+};
+static const rule kimi_delta[] = {
+    {"attn_q.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, INNER}},
+    {"attn_k.weight", MO_SHAPE_KEY, RECURRENT, {WIDTH, INNER}},
+    {"attn_v.weight", MO_SHAPE_VALUE, RECURRENT, {WIDTH, INNER}},
+    {"ssm_conv1d_q.weight", MO_SHAPE_CONV, RECURRENT, {CONV_KERNEL, ONE, INNER}},
+    {"ssm_conv1d_k.weight", MO_SHAPE_CONV, RECURRENT, {CONV_KERNEL, ONE, INNER}},
+    {"ssm_conv1d_v.weight", MO_SHAPE_CONV, RECURRENT, {CONV_KERNEL, ONE, INNER}},
+    {"ssm_f_a.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, STATE}},
+    {"ssm_f_b.weight", MO_SHAPE_MATRIX, RECURRENT, {STATE, INNER}},
+    {"ssm_g_a.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, STATE}},
+    {"ssm_g_b.weight", MO_SHAPE_MATRIX, RECURRENT, {STATE, INNER}},
+    {"ssm_beta.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, HEADS}},
+    {"ssm_dt.bias", MO_SHAPE_STEP, RECURRENT, {INNER}},
+    {"ssm_a", MO_SHAPE_DECAY, RECURRENT, {ONE, HEADS}},
+    {"ssm_norm.weight", MO_SHAPE_NORM, RECURRENT, {STATE}},
+    {"attn_output.weight", MO_SHAPE_BACK, RECURRENT, {INNER, WIDTH}},
+    END,
+};
+static const rule indexer[] = {
+    {"indexer.attn_q_b.weight", MO_SHAPE_MATRIX, INDEXED, {QUERY_RANK, INDEX_QUERIES}},
+    {"indexer.attn_k.weight", MO_SHAPE_MATRIX, INDEXED, {WIDTH, INDEX_LENGTH}},
+    {"indexer.k_norm.weight", MO_SHAPE_NORM, INDEXED, {INDEX_LENGTH}},
+    {"indexer.k_norm.bias", MO_SHAPE_BIAS, INDEXED, {INDEX_LENGTH}},
+    {"indexer.proj.weight", MO_SHAPE_MATRIX, INDEXED, {WIDTH, INDEX_HEADS}},
+    END,
+};
+static const rule streams_spec[] = {
+    {"output_hc_fn.weight", MO_SHAPE_STREAMS, ALWAYS, {STREAMS_WIDTH, STREAMS}},
+    {"output_hc_base.weight", MO_SHAPE_BIAS, ALWAYS, {STREAMS}},
+    {"output_hc_scale.weight", MO_SHAPE_ONE, ALWAYS, {ONE}},
+    END,
+};
+static const rule streams[] = {
+    {"hc_attn_fn.weight", MO_SHAPE_STREAMS, ALWAYS, {STREAMS_WIDTH, STREAMS_MIX}},
+    {"hc_attn_base.weight", MO_SHAPE_BIAS, ALWAYS, {STREAMS_MIX}},
+    {"hc_attn_scale.weight", MO_SHAPE_ONE, ALWAYS, {THREE}},
+    {"hc_ffn_fn.weight", MO_SHAPE_STREAMS, ALWAYS, {STREAMS_WIDTH, STREAMS_MIX}},
+    {"hc_ffn_base.weight", MO_SHAPE_BIAS, ALWAYS, {STREAMS_MIX}},
+    {"hc_ffn_scale.weight", MO_SHAPE_ONE, ALWAYS, {THREE}},
+    END,
+};
+static const rule compressed_attention[] = {
+    {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
+    {"attn_sinks.weight", MO_SHAPE_SINK, ALWAYS, {HEADS}},
+    {"attn_q_a.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, QUERY_RANK}},
+    {"attn_q_a_norm.weight", MO_SHAPE_NORM, ALWAYS, {QUERY_RANK}},
+    {"attn_q_b.weight", MO_SHAPE_MATRIX, ALWAYS, {QUERY_RANK, QUERIES}},
+    {"attn_kv.weight", MO_SHAPE_MATRIX, ALWAYS, {WIDTH, HEAD}},
+    {"attn_kv_a_norm.weight", MO_SHAPE_NORM, ALWAYS, {HEAD}},
+    {"attn_output_a.weight", MO_SHAPE_MATRIX, ALWAYS, {GROUP_VALUES, GROUP_RESULTS}},
+    {"attn_output_b.weight", MO_SHAPE_BACK, ALWAYS, {GROUP_RESULTS, WIDTH}},
+    {"attn_compressor_kv.weight", MO_SHAPE_MATRIX, SHORTENED, {WIDTH, COMPRESSED}},
+    {"attn_compressor_gate.weight", MO_SHAPE_MATRIX, SHORTENED, {WIDTH, COMPRESSED}},
+    {"attn_compressor_ape.weight", MO_SHAPE_BIAS, SHORTENED, {COMPRESSED, RATIO}},
+    {"attn_compressor_norm.weight", MO_SHAPE_NORM, SHORTENED, {HEAD}},
+    {"indexer.attn_q_b.weight", MO_SHAPE_MATRIX, INDEXED, {QUERY_RANK, INDEX_QUERIES}},
+    {"indexer.proj.weight", MO_SHAPE_MATRIX, INDEXED, {WIDTH, INDEX_HEADS}},
+    {"indexer_compressor_kv.weight", MO_SHAPE_MATRIX, INDEXED, {WIDTH, COMPRESSED_INDEX}},
+    {"indexer_compressor_gate.weight", MO_SHAPE_MATRIX, INDEXED, {WIDTH, COMPRESSED_INDEX}},
+    {"indexer_compressor_ape.weight", MO_SHAPE_BIAS, INDEXED, {COMPRESSED_INDEX, RATIO}},
+    {"indexer_compressor_norm.weight", MO_SHAPE_NORM, INDEXED, {INDEX_LENGTH}},
+    END,
+};
+static const rule hashed[] = {
+    {"ffn_gate_tid2eid.weight", MO_SHAPE_TOKENS, HASHED, {USED, VOCABULARY}},
+    {"exp_probs_b.bias", MO_SHAPE_BIAS, CHOSEN, {EXPERTS}},
     END,
 };
 static const rule sigmoid_bias[] = {
@@ -487,6 +737,29 @@ static const rule llama_ffn[] = {
     END,
 };
 
+/* Experts whose gate and up are one tensor. */
+static const rule merged_experts[] = {
+    {"ffn_gate_inp.weight", MO_SHAPE_ROUTER, ALWAYS, {WIDTH, EXPERTS}},
+    {"ffn_gate_up_exps.weight", MO_SHAPE_EXPERT, ALWAYS, {WIDTH, EXPERT_FFN_2, EXPERTS}},
+    {"ffn_down_exps.weight", MO_SHAPE_EXPERT_DOWN, ALWAYS, {EXPERT_FFN, WIDTH, EXPERTS}},
+    END,
+};
+
+/* Blocks that have one part each; feed-forward parts have no gate. */
+static const rule blocks[] = {
+    {"ffn_gate_inp.weight", MO_SHAPE_ROUTER, ROUTED, {WIDTH, EXPERTS}},
+    {"exp_probs_b.bias", MO_SHAPE_BIAS, ROUTED, {EXPERTS}},
+    {"ffn_latent_down.weight", MO_SHAPE_MATRIX, NARROW, {WIDTH, EXPERT_IO}},
+    {"ffn_up_exps.weight", MO_SHAPE_EXPERT, ROUTED, {EXPERT_IO, EXPERT_FFN, EXPERTS}},
+    {"ffn_down_exps.weight", MO_SHAPE_EXPERT_DOWN, ROUTED, {EXPERT_FFN, EXPERT_IO, EXPERTS}},
+    {"ffn_latent_up.weight", MO_SHAPE_BACK, NARROW, {EXPERT_IO, WIDTH}},
+    {"ffn_up_shexp.weight", MO_SHAPE_MATRIX, ROUTED, {WIDTH, SHARED_FFN}},
+    {"ffn_down_shexp.weight", MO_SHAPE_DOWN, ROUTED, {SHARED_FFN, WIDTH}},
+    {"ffn_up.weight", MO_SHAPE_MATRIX, BESIDE, {WIDTH, FFN}},
+    {"ffn_down.weight", MO_SHAPE_DOWN, BESIDE, {FFN, WIDTH}},
+    END,
+};
+
 /* Dense layers at the beginning, then experts with a shared one that every token runs. */
 static const rule lead_ffn[] = {
     {"ffn_gate.weight", MO_SHAPE_MATRIX, LEADING, {WIDTH, FFN}},
@@ -500,6 +773,10 @@ static const rule lead_ffn[] = {
 };
 static const rule select_bias[] = {
     {"exp_probs_b.bias", MO_SHAPE_BIAS, ROUTED, {EXPERTS}},
+    END,
+};
+static const rule select_bias_alone[] = {
+    {"exp_probs_b", MO_SHAPE_BIAS, ROUTED, {EXPERTS}},
     END,
 };
 static const rule lead_shared[] = {
@@ -536,8 +813,8 @@ static const rule gemma_ffn[] = {
 
 typedef struct family {
     const char *architecture;
-    const rule *model[4]; /* tensors of the whole model */
-    const rule *layer[8]; /* tensors of each layer */
+    const rule *model[4];  /* tensors of the whole model */
+    const rule *layer[10]; /* tensors of each layer */
 } family;
 
 /* clang-format off */
@@ -552,8 +829,12 @@ static const family families[] = {
     {"olmoe", {spec}, {attention, whole_norm, ffn_norm, experts}},
     {"gemma4", {spec, gemma_spec}, {gemma_attention, ffn_norm, dense, gemma_ffn}},
     {"glm4moe", {spec},
-     {attention, attention_bias, post_attention_norm, lead_ffn, select_bias, lead_shared}},
+     {attention, attention_bias, some_head_norm, post_attention_norm, lead_ffn, select_bias, lead_shared}},
     {"deepseek2", {spec}, {latent_attention, ffn_norm, lead_ffn, sigmoid_bias, lead_shared}},
+    {"deepseek32", {spec}, {latent_attention, indexer, ffn_norm, lead_ffn, sigmoid_bias, lead_shared}},
+    {"glm-dsa", {spec}, {latent_attention, indexer, ffn_norm, lead_ffn, sigmoid_bias, lead_shared}},
+    {"deepseek4", {spec, streams_spec},
+     {streams, compressed_attention, ffn_norm, lead_ffn, hashed, lead_shared}},
     {"lfm2moe", {lfm2_spec}, {some_attention, head_norm, short_conv, ffn_norm, lead_ffn, select_bias}},
     {"lfm2", {lfm2_spec}, {some_attention, head_norm, short_conv, ffn_norm, dense}},
     {"jamba", {spec}, {some_attention, mamba, ffn_norm, lead_ffn}},
@@ -573,6 +854,21 @@ static const family families[] = {
     {"glm4", {spec}, {attention, attention_bias, post_norms, ffn_norm, fused_dense}},
     {"granite", {spec}, {attention, ffn_norm, dense}},
     {"ernie4_5", {spec}, {attention, ffn_norm, dense}},
+    {"afmoe", {spec},
+     {attention, head_norm, gate_of_values, post_norms, ffn_norm, lead_ffn, select_bias, lead_shared}},
+    {"laguna", {spec}, {attention, head_norm, gate_of_heads, ffn_norm, lead_ffn, select_bias, lead_shared}},
+    {"step35", {spec}, {attention, head_norm, gate_of_heads, ffn_norm, lead_ffn, select_bias, lead_shared}},
+    {"mimo2", {spec}, {attention, window_sinks, ffn_norm, lead_ffn, select_bias}},
+    {"mistral3", {spec}, {attention, llama_ffn}},
+    {"mistral4", {spec}, {latent_attention, ffn_norm, merged_experts, lead_shared}},
+    {"qwen3vlmoe", {spec}, {attention, head_norm, ffn_norm, experts}},
+    {"hy_v3", {spec}, {attention, head_norm, ffn_norm, lead_ffn, select_bias_alone, lead_shared}},
+    {"exaone-moe", {spec}, {attention, head_norm, ffn_norm, lead_ffn, select_bias, lead_shared}},
+    {"cohere2moe", {spec}, {attention, lead_ffn}},
+    {"kimi-linear", {spec},
+     {some_latent_attention, kimi_delta, ffn_norm, lead_ffn, select_bias, lead_shared}},
+    {"nemotron_h", {spec}, {some_attention, mamba_heads, blocks}},
+    {"nemotron_h_moe", {spec}, {some_attention, mamba_heads, blocks}},
 };
 /* clang-format on */
 
@@ -588,7 +884,25 @@ static const family *family_of(const mo_shape *s)
 
 static bool is_routed(const mo_shape *s, int layer)
 {
+    if (s->blocks) {
+        return block_of(s, layer) == 'E';
+    }
     return layer >= s->dense_layers && (!s->odd_experts || layer % 2);
+}
+
+/* Tokens of a compressed key of the layer; 0: it has none. */
+static int ratio_of(const mo_shape *s, int layer)
+{
+    return s->streams == 0 || layer < 2 ? 0 : layer % 2 ? 128 : 4;
+}
+
+/* Does the layer have one of its own? */
+static bool has_indexer(const mo_shape *s, int layer)
+{
+    if (s->streams) {
+        return ratio_of(s, layer) == 4;
+    }
+    return s->index_heads != 0 && (!s->index_shared || layer < 2 || layer % 4 == 2);
 }
 
 static bool holds(when w, const mo_shape *s, int layer)
@@ -596,39 +910,50 @@ static bool holds(when w, const mo_shape *s, int layer)
     switch (w) {
     case UNTIED: return !s->tied;
     case ATTENTION: return (s->state == 0 && s->short_taps == 0) || is_full(s, layer);
-    case RECURRENT: return s->state != 0 && !is_full(s, layer);
+    case RECURRENT: return s->state != 0 && (s->blocks ? block_of(s, layer) == 'M' : !is_full(s, layer));
     case LOW_RANK: return s->query_rank != 0;
     case FULL_RANK: return s->query_rank == 0;
     case BIASED: return s->gating == 2 && layer >= s->dense_layers;
+    case INDEXED: return has_indexer(s, layer);
     case SHORT: return s->short_taps != 0 && !is_full(s, layer);
     case WINDOWED: return !is_full(s, layer);
     case DENSE: return s->experts == 0;
     case SPARSE: return s->experts != 0;
     case LEADING: return !is_routed(s, layer);
     case ROUTED: return is_routed(s, layer);
+    case NARROW: return is_routed(s, layer) && s->expert_io;
+    case BESIDE: return block_of(s, layer) == '-';
+    case SHORTENED: return ratio_of(s, layer) > 0;
+    case HASHED: return layer < s->hashed;
+    case CHOSEN: return layer >= s->hashed;
+    case NORMED: return s->head_norms;
     default: return true;
     }
 }
 
 static int64_t size_of(dim d, const mo_shape *s, int layer)
 {
-    const bool narrow = s->window_head != 0 && !is_full(s, layer);
-    const int64_t head = narrow ? s->window_head : s->head;
-    const int64_t kv_heads = narrow ? s->window_kv_heads : s->kv_heads;
+    const bool near = s->window != 0 && layer >= 0 && !is_full(s, layer);
+    const int64_t head = near && s->window_head ? s->window_head : s->head;
+    const int64_t heads = near && s->window_heads ? s->window_heads : s->heads;
+    const int64_t kv_heads = near && s->window_kv_heads ? s->window_kv_heads : s->kv_heads;
+    const int64_t value = s->value_head ? s->value_head : head;
     const int64_t expert_ffn = s->expert_ffn ? s->expert_ffn : s->ffn;
     switch (d) {
     case WIDTH: return s->width;
-    case QUERIES: return s->heads * head;
-    case GATED_QUERIES: return 2 * s->heads * head;
+    case QUERIES: return heads * head;
+    case GATED_QUERIES: return 2 * heads * head;
     case KEYS: return kv_heads * head;
+    case VALUES: return kv_heads * value;
+    case ATTENDED: return heads * value;
     case HEAD: return head;
-    case HEADS: return s->heads;
+    case HEADS: return heads;
     case EXPERTS: return s->experts;
     case EXPERT_FFN: return expert_ffn;
     case EXPERT_FFN_2: return 2 * expert_ffn;
     case FFN: return s->ffn;
     case FFN_2: return 2 * (int64_t)s->ffn;
-    case QUERIES_KEYS_VALUES: return (s->heads + 2 * kv_heads) * head;
+    case QUERIES_KEYS_VALUES: return (heads + 2 * kv_heads) * head;
     case SHARED_FFN: return s->shared_ffn;
     case VOCABULARY: return s->vocabulary;
     case HALF_ROTATED: return s->rotated / 2;
@@ -645,12 +970,26 @@ static int64_t size_of(dim d, const mo_shape *s, int layer)
     case KEY_GROUPS: return s->key_groups;
     case SHORT_TAPS: return s->short_taps;
     case QUERY_RANK: return s->query_rank;
+    case INDEX_HEADS: return s->index_heads;
+    case INDEX_LENGTH: return s->index_length;
+    case INDEX_QUERIES: return (int64_t)s->index_heads * s->index_length;
     case PLAIN_QUERIES: return (int64_t)s->heads * (s->plain + s->rotated);
     case PLAIN: return s->plain;
     case LATENT: return s->latent;
     case HEAD_OUT: return s->head_out;
     case RESULTS: return (int64_t)s->heads * s->head_out;
+    case EXPERT_IO: return s->expert_io ? s->expert_io : s->width;
     case WIDTH_3: return 3 * (int64_t)s->width;
+    case GROUP_VALUES: return (int64_t)s->heads / s->out_groups * s->head;
+    case GROUP_RESULTS: return (int64_t)s->out_groups * s->out_rank;
+    case COMPRESSED: return ratio_of(s, layer) == 4 ? 2 * (int64_t)s->head : s->head;
+    case COMPRESSED_INDEX: return 2 * (int64_t)s->index_length;
+    case RATIO: return ratio_of(s, layer);
+    case STREAMS: return s->streams;
+    case STREAMS_WIDTH: return (int64_t)s->streams * s->width;
+    case STREAMS_MIX: return 2 * (int64_t)s->streams + (int64_t)s->streams * s->streams;
+    case USED: return s->experts_used;
+    case THREE: return 3;
     default: return 1;
     }
 }
@@ -695,6 +1034,39 @@ int64_t mo_shape_tensors(const mo_shape *s, int layers, mo_shape_tensor *out, in
     return count;
 }
 
+static bool role_among(const rule *const *parts, const char *name, mo_shape_role *out)
+{
+    for (const rule *const *part = parts; *part; part++) {
+        for (const rule *r = *part; r->name; r++) {
+            if (strcmp(r->name, name) == 0) {
+                *out = r->role;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool mo_shape_role_named(const char *architecture, const char *name, mo_shape_role *out)
+{
+    const family *own = family_of(&(mo_shape){.architecture = architecture});
+    if (own && (role_among(own->model, name, out) || role_among(own->layer, name, out))) {
+        return true;
+    }
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        if (role_among(families[i].model, name, out) || role_among(families[i].layer, name, out)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Do layers that do not attend follow Kimi's rule? */
+static bool is_kimi_delta(const mo_shape *s)
+{
+    return s->latent && s->state;
+}
+
 /* ---- Metadata ----------------------------------------------------------------------------------- */
 
 typedef struct key_rule {
@@ -728,6 +1100,7 @@ static const key_rule key_rules[] = {
     INTEGER("expert_feed_forward_length", expert_ffn),
     INTEGER("expert_shared_feed_forward_length", shared_ffn),
     INTEGER("expert_shared_count", shared_count),
+    INTEGER("moe_latent_size", expert_io),
     INTEGER("expert_gating_func", gating),
     REAL("expert_weights_scale", weights_scale),
     INTEGER("expert_group_count", groups),
@@ -736,6 +1109,16 @@ static const key_rule key_rules[] = {
     INTEGER("attention.kv_lora_rank", latent),
     INTEGER("attention.q_lora_rank", query_rank),
     INTEGER("attention.value_length_mla", head_out),
+    INTEGER("attention.indexer.head_count", index_heads),
+    INTEGER("attention.indexer.key_length", index_length),
+    INTEGER("attention.indexer.top_k", index_top),
+    INTEGER("attention.output_group_count", out_groups),
+    INTEGER("attention.output_lora_rank", out_rank),
+    REAL("attention.compress_rope_freq_base", compressed_base),
+    INTEGER("hash_layer_count", hashed),
+    INTEGER("hyper_connection.count", streams),
+    INTEGER("hyper_connection.sinkhorn_iterations", balancings),
+    REAL("hyper_connection.epsilon", streams_epsilon),
     REAL("rope.scaling.yarn_log_multiplier", yarn_log),
     INTEGER("shortconv.l_cache", short_taps),
     REAL("embedding_scale", embedding_scale),
@@ -753,64 +1136,149 @@ static const key_rule key_rules[] = {
     INTEGER("attention.key_length_swa", window_head),
     INTEGER("attention.value_length_swa", window_head),
     INTEGER("rope.dimension_count_swa", window_head),
+    INTEGER("rope.dimension_count_swa", window_rotated),
+    REAL("attention.value_scale", value_scale),
     REAL("rope.freq_base_swa", window_rope_base),
     REAL("rope.scaling.factor", yarn_factor),
     INTEGER("rope.scaling.original_context_length", yarn_context),
     REAL("final_logit_softcapping", logit_cap),
+    REAL("attention.temperature_scale", temper),
+    INTEGER("attention.temperature_length", temper_length),
 };
 
 enum { MAX_LAYERS = 256 };
 
-static void put_layer_patterns(const mo_shape *s, int layers, mo_gguf_writer *w)
+static void put_window_flags(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];
-    int32_t kv_heads[MAX_LAYERS];
     uint8_t windowed[MAX_LAYERS];
-    const int known = layers < MAX_LAYERS ? layers : MAX_LAYERS;
-    for (int i = 0; i < known; i++) {
+    for (int i = 0; i < layers; i++) {
         windowed[i] = !is_full(s, i);
-        kv_heads[i] = windowed[i] ? s->window_kv_heads : s->kv_heads;
     }
-    snprintf(key, sizeof key, "%s.attention.head_count_kv", s->architecture);
-    mo_gguf_put_array(w, key, MO_VALUE_I32, kv_heads, (uint64_t)known);
     snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", s->architecture);
-    mo_gguf_put_array(w, key, MO_VALUE_BOOL, windowed, (uint64_t)known);
-    snprintf(key, sizeof key, "%s.attention.shared_kv_layers", s->architecture);
-    mo_gguf_put_u32(w, key, 0);
-    snprintf(key, sizeof key, "%s.embedding_length_per_layer_input", s->architecture);
-    mo_gguf_put_u32(w, key, 0);
+    mo_gguf_put_array(w, key, MO_VALUE_BOOL, windowed, (uint64_t)layers);
+    if (s->window_head) {
+        snprintf(key, sizeof key, "%s.attention.shared_kv_layers", s->architecture);
+        mo_gguf_put_u32(w, key, 0);
+        snprintf(key, sizeof key, "%s.embedding_length_per_layer_input", s->architecture);
+        mo_gguf_put_u32(w, key, 0);
+    }
+}
+
+/* Which layers have an indexer of their own. */
+static void put_indexers(const mo_shape *s, int layers, mo_gguf_writer *w)
+{
+    char key[96];
+    uint8_t own[MAX_LAYERS];
+    for (int i = 0; i < layers; i++) {
+        own[i] = has_indexer(s, i);
+    }
+    snprintf(key, sizeof key, "%s.attention.indexer.types", s->architecture);
+    mo_gguf_put_array(w, key, MO_VALUE_BOOL, own, (uint64_t)layers);
+}
+
+/* A number, or one of full and one of other layers. */
+static void put_heads(const mo_shape *s, int layers, const char *suffix, int32_t full, int32_t other,
+                      mo_gguf_writer *w)
+{
+    char key[96];
+    int32_t each[MAX_LAYERS];
+    snprintf(key, sizeof key, "%s.%s", s->architecture, suffix);
+    if (full == other) {
+        mo_gguf_put_u32(w, key, (uint32_t)full);
+        return;
+    }
+    for (int i = 0; i < layers; i++) {
+        each[i] = is_full(s, i) ? full : other;
+    }
+    mo_gguf_put_array(w, key, MO_VALUE_I32, each, (uint64_t)layers);
 }
 
 /* No KV heads say that a layer does not attend. */
-static void put_kv_heads(const mo_shape *s, int layers, mo_gguf_writer *w)
+static int32_t other_kv_heads(const mo_shape *s)
+{
+    const bool rests = (s->attends || s->blocks) && !s->window;
+    return rests ? 0 : s->window_kv_heads ? s->window_kv_heads : s->kv_heads;
+}
+
+/* Limits of the experts' activations in the last two layers, and of the shared expert's in the last. */
+static void put_limits(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];
-    int32_t kv_heads[MAX_LAYERS];
-    const int known = layers < MAX_LAYERS ? layers : MAX_LAYERS;
-    for (int i = 0; i < known; i++) {
-        kv_heads[i] = is_full(s, i) ? s->kv_heads : 0;
+    float routed[MAX_LAYERS] = {0}, beside[MAX_LAYERS] = {0};
+    for (int i = layers > 2 ? layers - 2 : 0; i < layers; i++) {
+        routed[i] = s->expert_limit;
     }
-    snprintf(key, sizeof key, "%s.attention.head_count_kv", s->architecture);
-    mo_gguf_put_array(w, key, MO_VALUE_I32, kv_heads, (uint64_t)known);
+    beside[layers - 1] = s->shared_limit;
+    snprintf(key, sizeof key, "%s.swiglu_clamp_exp", s->architecture);
+    mo_gguf_put_array(w, key, MO_VALUE_F32, routed, (uint64_t)layers);
+    snprintf(key, sizeof key, "%s.swiglu_clamp_shexp", s->architecture);
+    mo_gguf_put_array(w, key, MO_VALUE_F32, beside, (uint64_t)layers);
+}
+
+/* Blocks of one part: a width says that it is a feed-forward part. */
+static void put_block_widths(const mo_shape *s, int layers, mo_gguf_writer *w)
+{
+    char key[96];
+    int32_t each[MAX_LAYERS];
+    for (int i = 0; i < layers; i++) {
+        each[i] = is_routed(s, i) ? s->expert_ffn : block_of(s, i) == '-' ? s->ffn : 0;
+    }
+    snprintf(key, sizeof key, "%s.feed_forward_length", s->architecture);
+    mo_gguf_put_array(w, key, MO_VALUE_I32, each, (uint64_t)layers);
+    snprintf(key, sizeof key, "%s.attention.layer_norm_epsilon", s->architecture); /* of an MTP head */
+    mo_gguf_put_f32(w, key, s->epsilon);
+}
+
+/* Of compressed keys, and of all activations. */
+static void put_ratios(const mo_shape *s, int layers, mo_gguf_writer *w)
+{
+    char key[96];
+    int32_t ratio[MAX_LAYERS];
+    float limit[MAX_LAYERS];
+    for (int i = 0; i < layers; i++) {
+        ratio[i] = ratio_of(s, i);
+        limit[i] = s->limit;
+    }
+    snprintf(key, sizeof key, "%s.attention.compress_ratios", s->architecture);
+    mo_gguf_put_array(w, key, MO_VALUE_I32, ratio, (uint64_t)layers);
+    snprintf(key, sizeof key, "%s.swiglu_clamp_exp", s->architecture);
+    mo_gguf_put_array(w, key, MO_VALUE_F32, limit, (uint64_t)layers);
+    snprintf(key, sizeof key, "%s.swiglu_clamp_shexp", s->architecture);
+    mo_gguf_put_array(w, key, MO_VALUE_F32, limit, (uint64_t)layers);
+    snprintf(key, sizeof key, "%s.embedding_length_out", s->architecture);
+    mo_gguf_put_u32(w, key, (uint32_t)(s->streams * s->width));
 }
 
 /* What one architecture alone has. */
 static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];
-    if (s->window_head) {
-        put_layer_patterns(s, layers, w);
-    } else if (s->attends) {
-        put_kv_heads(s, layers, w);
-    } else {
-        snprintf(key, sizeof key, "%s.attention.head_count_kv", s->architecture);
-        mo_gguf_put_u32(w, key, (uint32_t)s->kv_heads);
+    const int known = layers < MAX_LAYERS ? layers : MAX_LAYERS;
+    if (s->window_heads) {
+        put_heads(s, known, "attention.head_count", s->heads, s->window_heads, w);
+    }
+    put_heads(s, known, "attention.head_count_kv", s->kv_heads, other_kv_heads(s), w);
+    if (s->window_head || s->flags) {
+        put_window_flags(s, known, w);
+    }
+    if (s->blocks) {
+        put_block_widths(s, known, w);
+    }
+    if (s->index_shared) {
+        put_indexers(s, known, w);
+    }
+    if (s->streams) {
+        put_ratios(s, known, w);
+    }
+    if (s->expert_limit > 0.0f && known > 0) {
+        put_limits(s, known, w);
     }
     if (s->state && s->full_interval) {
         snprintf(key, sizeof key, "%s.full_attention_interval", s->architecture);
         mo_gguf_put_u32(w, key, (uint32_t)s->full_interval);
     }
-    if (s->window && s->full_interval && !s->window_head) {
+    if (s->window && s->full_interval && !s->window_head && !s->flags) {
         snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", s->architecture);
         mo_gguf_put_u32(w, key, (uint32_t)s->full_interval);
     }
@@ -828,12 +1296,21 @@ static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
         snprintf(key, sizeof key, "%s.rope.scaling.type", s->architecture);
         mo_gguf_put_string(w, key, "linear");
     }
+    if (is_kimi_delta(s)) {
+        snprintf(key, sizeof key, "%s.kda.head_dim", s->architecture);
+        mo_gguf_put_u32(w, key, (uint32_t)s->state);
+    }
     if (s->latent) {
         snprintf(key, sizeof key, "%s.attention.key_length_mla", s->architecture);
         mo_gguf_put_u32(w, key, (uint32_t)(s->plain + s->rotated));
     }
     if (strcmp(s->architecture, "granitehybrid") == 0) {
         mo_gguf_put_bool(w, "granitehybrid.rope.scaling.finetuned", false); /* attention without rotation */
+    }
+    if (strcmp(s->architecture, "qwen3vlmoe") == 0) {
+        static const int32_t sections[4] = {24, 20, 20, 0};
+        mo_gguf_put_array(w, "qwen3vlmoe.rope.dimension_sections", MO_VALUE_I32, sections, 4);
+        mo_gguf_put_u32(w, "qwen3vlmoe.n_deepstack_layers", 3);
     }
     if (strcmp(s->architecture, "qwen35moe") == 0) {
         static const int32_t sections[4] = {11, 11, 10, 0};
@@ -850,10 +1327,25 @@ void mo_shape_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
     mo_gguf_put_u32(w, key, (uint32_t)layers);
     for (size_t i = 0; i < sizeof key_rules / sizeof *key_rules; i++) {
         const char *field = (const char *)s + key_rules[i].offset;
+        if (s->window_heads && strcmp(key_rules[i].suffix, "attention.head_count") == 0) {
+            continue; /* one for each layer */
+        }
+        if (s->blocks && strcmp(key_rules[i].suffix, "feed_forward_length") == 0) {
+            continue;
+        }
+        if (is_kimi_delta(s) && (key_rules[i].offset == offsetof(mo_shape, state) ||
+                                 key_rules[i].offset == offsetof(mo_shape, inner))) {
+            continue; /* kda.head_dim */
+        }
         if (s->latent && strcmp(key_rules[i].suffix, "attention.value_length") == 0) {
             field = (const char *)&s->latent;
+        } else if (s->value_head && strcmp(key_rules[i].suffix, "attention.value_length") == 0) {
+            field = (const char *)&s->value_head;
         }
         snprintf(key, sizeof key, "%s.%s", s->architecture, key_rules[i].suffix);
+        if (s->centered && strcmp(key_rules[i].suffix, "attention.layer_norm_rms_epsilon") == 0) {
+            snprintf(key, sizeof key, "%s.attention.layer_norm_epsilon", s->architecture);
+        }
         if (key_rules[i].real) {
             float value;
             memcpy(&value, field, sizeof value);
@@ -922,5 +1414,8 @@ static mo_type mixed_type(const mo_shape *s, const mo_shape_tensor *t)
 
 mo_type mo_shape_format(const mo_shape *s, const mo_shape_tensor *t)
 {
+    if (t->role == MO_SHAPE_TOKENS) {
+        return MO_I32;
+    }
     return mo_shape_mixed(t->role) ? mo_shape_fallback(mixed_type(s, t), t->size[0]) : MO_F32;
 }

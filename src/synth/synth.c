@@ -3,12 +3,14 @@
  * progress and may cancel. */
 #include "synth/synth.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/output.h"
@@ -24,6 +26,7 @@ typedef struct tensor {
     mo_shape_tensor shape;
     mo_type type;
     mo_noise noise;
+    bool scaled;              /* the model has a scale tensor for it */
     const uint8_t *fixed;     /* the whole tensor, where it is not random; belongs to the arena */
     const mo_gguf_tensor *at; /* belongs to the writer */
     int64_t blocks, chunk_blocks;
@@ -32,6 +35,7 @@ typedef struct tensor {
 
 typedef struct synth {
     const mo_shape *shape;
+    const mo_like *like; /* NULL: the shape says what there is */
     mo_synth_options options;
     mo_type type, experts; /* of all matrices, of routed experts; MO_TYPE_LIMIT: as published */
     int layers;
@@ -80,6 +84,10 @@ static mo_status check_options(synth *s, mo_error *err)
         return mo_fail(err, MO_EINVAL, "%d is not a valid number of threads; use 0 for one per core",
                        o->threads);
     }
+    if (s->like && (o->type || o->experts || o->vocabulary)) {
+        return mo_fail(err, MO_EINVAL, "the formats and the vocabulary are those of %s; omit them",
+                       s->shape->name);
+    }
     s->layers = o->layers ? o->layers : s->shape->layers;
     if (o->experts && s->shape->experts == 0) {
         return mo_fail(err, MO_EINVAL, "%s has no experts to choose a format for", s->shape->name);
@@ -99,6 +107,9 @@ static bool is_gemma(const mo_shape *shape)
  * where weights are small. Gemma's names for that are taken, and its norms forgive it. */
 static bool has_scale(const synth *s, const tensor *t)
 {
+    if (s->like) {
+        return t->scaled;
+    }
     return t->type == MO_NVFP4 && t->shape.role != MO_SHAPE_EMBEDDING && !is_gemma(s->shape);
 }
 
@@ -174,6 +185,34 @@ static mo_status set_rope_factors(synth *s, tensor *t, mo_error *err)
     return MO_OK;
 }
 
+/* Different experts of each token. */
+static mo_status set_tokens(synth *s, tensor *t, mo_error *err)
+{
+    const int64_t used = t->shape.size[0], tokens = t->shape.size[1], experts = s->shape->experts;
+    if (experts < used) { /* of a header that makes no sense: zeros are as long */
+        mo_noise_values(&t->noise, s->options.seed, t->shape.name, 0.0f, 0.0f);
+        return MO_OK;
+    }
+    int32_t *ids = mo_arena_array(s->arena, (size_t)(used * tokens), sizeof *ids);
+    if (!ids) {
+        return mo_fail(err, MO_ENOMEM, "out of memory for the plan of a model file");
+    }
+    const uint64_t key = mo_noise_key(s->options.seed, t->shape.name);
+    for (int64_t i = 0; i < used * tokens; i++) {
+        const int64_t first = i / used * used;
+        int64_t expert = (int64_t)(mo_noise_word(key, (uint64_t)i) % (uint64_t)experts);
+        for (int64_t other = first; other < i; other++) {
+            if (ids[other] == expert) {
+                expert = (expert + 1) % experts;
+                other = first - 1; /* once more from the first */
+            }
+        }
+        ids[i] = (int32_t)expert;
+    }
+    t->fixed = (const uint8_t *)ids;
+    return MO_OK;
+}
+
 static mo_status set_values(synth *s, tensor *t, mo_error *err)
 {
     const mo_shape *shape = s->shape;
@@ -182,6 +221,7 @@ static mo_status set_values(synth *s, tensor *t, mo_error *err)
     switch (t->shape.role) {
     case MO_SHAPE_ROUTER: return set_router(s, t, err);
     case MO_SHAPE_ROPE_FACTORS: return set_rope_factors(s, t, err);
+    case MO_SHAPE_TOKENS: return set_tokens(s, t, err);
     case MO_SHAPE_NORM: centre = is_gemma(shape) && t->shape.layer < 0 ? 4.0f : 1.0f; break;
     case MO_SHAPE_HEAD_NORM: /* Gemma 4 does not divide scores by the head's size */
         centre = strcmp(shape->architecture, "gemma4") == 0
@@ -237,8 +277,66 @@ static mo_type chosen_format(const synth *s, mo_shape_role role)
     return mo_shape_mixed(role) ? s->type : MO_TYPE_LIMIT;
 }
 
+/* Of a model's tensor with this name; NULL: it has none. */
+static const tensor *tensor_named(const synth *s, const char *stem, size_t length, const char *last)
+{
+    for (int64_t i = 0; i < s->count; i++) {
+        const char *name = s->tensors[i].shape.name;
+        if (strncmp(name, stem, length) == 0 && strcmp(name + length, last) == 0) {
+            return &s->tensors[i];
+        }
+    }
+    return NULL;
+}
+
+/* A scale tensor, or a matrix that has one: the two multiplied have the usual size. */
+static mo_status set_like_values(synth *s, tensor *t, mo_error *err)
+{
+    const size_t length = strlen(t->shape.name);
+    if (t->shape.role == MO_SHAPE_SCALE) {
+        const tensor *of = tensor_named(s, t->shape.name, length - strlen("scale"), "weight");
+        const double scale =
+            of && of->type == MO_NVFP4 ? deviation_of(s->shape, &of->shape) / scaled_deviation : 1.0;
+        mo_noise_values(&t->noise, s->options.seed, t->shape.name, (float)scale, 0.0f);
+        return MO_OK;
+    }
+    if (t->shape.role == MO_SHAPE_TOKENS && t->type == MO_I32) {
+        return set_tokens(s, t, err);
+    }
+    if (mo_format_of(t->type)->kind == MO_KIND_INTEGER) { /* zeros are as long in any format of four bytes */
+        mo_noise_values(&t->noise, s->options.seed, t->shape.name, 0.0f, 0.0f);
+        return MO_OK;
+    }
+    t->scaled = t->type == MO_NVFP4 && length > strlen("weight") &&
+                tensor_named(s, t->shape.name, length - strlen("weight"), "scale");
+    return set_values(s, t, err);
+}
+
+static mo_status list_like(synth *s, mo_error *err)
+{
+    const int64_t count = mo_like_tensors(s->like, s->layers, NULL, NULL, 0);
+    mo_shape_tensor *shapes = mo_arena_array(s->arena, (size_t)(count + 1), sizeof *shapes);
+    mo_type *types = mo_arena_array(s->arena, (size_t)(count + 1), sizeof *types);
+    s->tensors = mo_arena_array(s->arena, (size_t)(count + 1), sizeof *s->tensors);
+    if (!shapes || !types || !s->tensors) {
+        return mo_fail(err, MO_ENOMEM, "out of memory for the plan of a model file");
+    }
+    mo_like_tensors(s->like, s->layers, shapes, types, count);
+    for (; s->count < count; s->count++) {
+        s->tensors[s->count] = (tensor){.shape = shapes[s->count], .type = types[s->count]};
+    }
+    mo_status status = MO_OK;
+    for (int64_t i = 0; i < count && status == MO_OK; i++) {
+        status = set_like_values(s, &s->tensors[i], err);
+    }
+    return status;
+}
+
 static mo_status list_tensors(synth *s, mo_error *err)
 {
+    if (s->like) {
+        return list_like(s, err);
+    }
     const int64_t count = mo_shape_tensors(s->shape, s->layers, NULL, 0);
     mo_shape_tensor *shapes = mo_arena_array(s->arena, (size_t)count, sizeof *shapes);
     s->tensors = mo_arena_array(s->arena, (size_t)(2 * count), sizeof *s->tensors);
@@ -263,32 +361,8 @@ static mo_status list_tensors(synth *s, mo_error *err)
     return MO_OK;
 }
 
-static mo_status lay_out(synth *s, mo_error *err)
+static mo_status lay_out_tensors(synth *s, mo_error *err)
 {
-    char text[160];
-    s->writer = mo_gguf_writer_create(0);
-    if (!s->writer) {
-        return mo_fail(err, MO_ENOMEM, "out of memory for the header of a model file");
-    }
-    mo_shape_keys(s->shape, s->layers, s->writer);
-    snprintf(text, sizeof text, "%s, random weights", s->shape->title);
-    mo_gguf_put_string(s->writer, "general.name", text);
-    snprintf(text, sizeof text, "made by moraine synth %s: seed %llu, router skew %g", s->shape->name,
-             (unsigned long long)s->options.seed, (double)s->options.skew);
-    mo_gguf_put_string(s->writer, "general.description", text);
-    mo_gguf_put_u32(s->writer, "general.quantization_version", 2);
-    if (s->type == MO_TYPE_LIMIT &&
-        s->experts == MO_TYPE_LIMIT) { /* for people only; tensors say what they are */
-        mo_gguf_put_u32(s->writer, "general.file_type", s->shape->mix == MO_MIX_MXFP4 ? 38 : 15);
-    }
-    if (s->options.vocabulary) {
-        const mo_status made = mo_synth_vocabulary(s->writer, s->arena, s->shape->vocabulary, err);
-        if (made != MO_OK) {
-            return made;
-        }
-    } else {
-        mo_gguf_put_string(s->writer, "tokenizer.ggml.model", "no_vocab");
-    }
     for (int64_t i = 0; i < s->count; i++) {
         const tensor *t = &s->tensors[i];
         mo_gguf_put_tensor(s->writer, t->shape.name, t->type, t->shape.dims, t->shape.size);
@@ -309,6 +383,40 @@ static mo_status lay_out(synth *s, mo_error *err)
     return MO_OK;
 }
 
+static mo_status lay_out(synth *s, mo_error *err)
+{
+    char text[160];
+    s->writer = mo_gguf_writer_create(0);
+    if (!s->writer) {
+        return mo_fail(err, MO_ENOMEM, "out of memory for the header of a model file");
+    }
+    snprintf(text, sizeof text, "%.140s, random weights", s->shape->title);
+    if (s->like) {
+        mo_like_keys(s->like, s->layers, s->writer);
+        mo_gguf_put_string(s->writer, "general.name", text);
+        return lay_out_tensors(s, err);
+    }
+    mo_shape_keys(s->shape, s->layers, s->writer);
+    mo_gguf_put_string(s->writer, "general.name", text);
+    snprintf(text, sizeof text, "made by moraine synth %s: seed %llu, router skew %g", s->shape->name,
+             (unsigned long long)s->options.seed, (double)s->options.skew);
+    mo_gguf_put_string(s->writer, "general.description", text);
+    mo_gguf_put_u32(s->writer, "general.quantization_version", 2);
+    if (s->type == MO_TYPE_LIMIT &&
+        s->experts == MO_TYPE_LIMIT) { /* for people only; tensors say what they are */
+        mo_gguf_put_u32(s->writer, "general.file_type", s->shape->mix == MO_MIX_MXFP4 ? 38 : 15);
+    }
+    if (s->options.vocabulary) {
+        const mo_status made = mo_synth_vocabulary(s->writer, s->arena, s->shape->vocabulary, err);
+        if (made != MO_OK) {
+            return made;
+        }
+    } else {
+        mo_gguf_put_string(s->writer, "tokenizer.ggml.model", "no_vocab");
+    }
+    return lay_out_tensors(s, err);
+}
+
 static void synth_free(synth *s)
 {
     for (int i = 0; s->buffers && i < s->threads; i++) {
@@ -319,9 +427,10 @@ static void synth_free(synth *s)
     mo_arena_destroy(s->arena);
 }
 
-static mo_status plan(synth *s, const mo_shape *shape, const mo_synth_options *options, mo_error *err)
+static mo_status plan(synth *s, const mo_shape *shape, const mo_like *like, const mo_synth_options *options,
+                      mo_error *err)
 {
-    *s = (synth){.shape = shape, .options = *options, .failing = ATOMIC_FLAG_INIT};
+    *s = (synth){.shape = shape, .like = like, .options = *options, .failing = ATOMIC_FLAG_INIT};
     mo_status status = check_options(s, err);
     if (status != MO_OK) {
         return status;
@@ -338,11 +447,11 @@ static mo_status plan(synth *s, const mo_shape *shape, const mo_synth_options *o
     return status;
 }
 
-mo_status mo_synth_plan(const mo_shape *shape, const mo_synth_options *options, mo_synth_info *out,
-                        mo_error *err)
+mo_status mo_synth_plan(const mo_shape *shape, const mo_like *like, const mo_synth_options *options,
+                        mo_synth_info *out, mo_error *err)
 {
     synth s;
-    const mo_status status = plan(&s, shape, options, err);
+    const mo_status status = plan(&s, shape, like, options, err);
     if (status != MO_OK) {
         return status;
     }
@@ -386,9 +495,17 @@ static chunk chunk_at(const synth *s, int64_t index)
     return c;
 }
 
-static void make_chunk(const chunk *c, uint8_t *out)
+/* Experts of a file with holes. */
+static bool is_hole(const synth *s, const tensor *t)
 {
-    if (c->tensor->fixed) {
+    return s->options.holes && (t->shape.role == MO_SHAPE_EXPERT || t->shape.role == MO_SHAPE_EXPERT_DOWN);
+}
+
+static void make_chunk(const synth *s, const chunk *c, uint8_t *out)
+{
+    if (is_hole(s, c->tensor)) {
+        memset(out, 0, (size_t)c->bytes);
+    } else if (c->tensor->fixed) {
         memcpy(out, c->tensor->fixed + (c->offset - c->tensor->at->offset), (size_t)c->bytes);
     } else {
         mo_noise_fill(&c->tensor->noise, c->first_block, c->blocks, out);
@@ -402,7 +519,10 @@ static void make_chunks(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end && !atomic_load(&s->failed); i++) {
         const chunk c = chunk_at(s, s->wave + i);
         mo_error err;
-        make_chunk(&c, s->buffers[thread]);
+        if (is_hole(s, c.tensor)) {
+            continue;
+        }
+        make_chunk(s, &c, s->buffers[thread]);
         if (mo_output_write_at(s->output, s->buffers[thread], (size_t)c.bytes, (uint64_t)c.offset, &err) !=
                 MO_OK &&
             !atomic_flag_test_and_set(&s->failing)) {
@@ -437,6 +557,9 @@ static mo_status write_waves(synth *s, mo_pool *pool, const char *path, mo_progr
             }
         }
     }
+    if (status == MO_OK && is_hole(s, &s->tensors[s->count - 1])) { /* it counts in the size */
+        status = mo_output_write_at(s->output, "", 1, (uint64_t)file->file_bytes - 1, err);
+    }
     return status;
 }
 
@@ -457,7 +580,7 @@ static mo_status write_stream(synth *s, const char *path, mo_progress_fn progres
             done += (int64_t)bytes;
         }
         if (status == MO_OK && i < s->chunks) {
-            make_chunk(&c, s->buffers[0]);
+            make_chunk(s, &c, s->buffers[0]);
             status = mo_output_append(s->output, s->buffers[0], (size_t)c.bytes, err);
             done += c.bytes;
         }
@@ -488,7 +611,7 @@ static mo_status write_file(synth *s, const char *path, mo_progress_fn progress,
         status = make_buffers(s, mo_pool_threads(pool), err);
     }
     if (status == MO_OK) {
-        status = mo_output_create(path, (uint64_t)file_bytes, &s->output, err);
+        status = mo_output_create(path, s->options.holes ? 0 : (uint64_t)file_bytes, &s->output, err);
     }
     if (status == MO_OK) {
         status = mo_output_seekable(s->output) ? write_waves(s, pool, path, progress, user, err)
@@ -503,18 +626,34 @@ static mo_status write_file(synth *s, const char *path, mo_progress_fn progress,
     return status == MO_OK && progress ? (progress(user, file_bytes, file_bytes), MO_OK) : status;
 }
 
-mo_status mo_synth_write(const mo_shape *shape, const char *path, const mo_synth_options *options,
-                         mo_progress_fn progress, void *user, mo_error *err)
+mo_status mo_synth_write(const mo_shape *shape, const mo_like *like, const char *path,
+                         const mo_synth_options *options, mo_progress_fn progress, void *user, mo_error *err)
 {
     struct stat there;
     if (!options->overwrite && stat(path, &there) == 0 && S_ISREG(there.st_mode)) {
         return mo_fail(err, MO_EINVAL, "%s already exists; choose another path, or set `overwrite`", path);
     }
     synth s;
-    mo_status status = plan(&s, shape, options, err);
+    mo_status status = plan(&s, shape, like, options, err);
     if (status == MO_OK) {
         status = write_file(&s, path, progress, user, err);
         synth_free(&s);
     }
+    return status;
+}
+
+mo_status mo_synth_write_header(const mo_shape *shape, const mo_synth_options *options, int fd, mo_error *err)
+{
+    synth s;
+    mo_status status = plan(&s, shape, NULL, options, err);
+    if (status != MO_OK) {
+        return status;
+    }
+    const mo_gguf_layout *file = mo_gguf_writer_file(s.writer);
+    if (pwrite(fd, file->header, file->header_bytes, 0) != (ssize_t)file->header_bytes ||
+        ftruncate(fd, (off_t)file->file_bytes) != 0) {
+        status = mo_fail(err, MO_EIO, "%s: cannot write a header: %s", shape->name, strerror(errno));
+    }
+    synth_free(&s);
     return status;
 }

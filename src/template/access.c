@@ -65,7 +65,7 @@ static mo_jv own_attribute(mo_jrun *r, mo_jv v, mo_jstring name)
     if (v.kind == MO_J_LOOP) {
         found = loop_attribute(v.as.loop, name);
     } else if (v.kind == MO_J_NAMESPACE) {
-        const mo_jv *field = mo_jdict_find_string(v.as.dict, name);
+        const mo_jv *field = mo_jdict_find_string(r->w, v.as.dict, name);
         found = field ? *field : found;
     } else if (v.kind == MO_J_MACRO && mo_jstring_is(name, "name")) {
         found = v.as.macro->node->value;
@@ -82,7 +82,7 @@ mo_jv mo_access_attribute(mo_jrun *r, mo_jv v, mo_jstring name)
     if (!mo_jv_is_absent(own)) {
         return own;
     }
-    const mo_jv *item = v.kind == MO_J_DICT ? mo_jdict_find_string(v.as.dict, name) : NULL;
+    const mo_jv *item = v.kind == MO_J_DICT ? mo_jdict_find_string(r->w, v.as.dict, name) : NULL;
     return item ? *item : mo_jv_missing(r->w, owner_of(r->w, v), name);
 }
 
@@ -112,11 +112,10 @@ mo_jv mo_access_item(mo_jrun *r, mo_jv v, mo_jv key)
             return v.as.list->items[at];
         }
     } else if (v.kind == MO_J_STRING && index) {
-        mo_work_spend(r->w, v.as.string.length / 64);
-        const int64_t at = place_of(key, (int64_t)mo_jstring_characters(v.as.string));
+        const int64_t at = place_of(key, (int64_t)mo_jstring_characters(r->w, v.as.string));
         if (at >= 0) {
             size_t bytes;
-            const size_t from = mo_jstring_offset(v.as.string, (size_t)at);
+            const size_t from = mo_jstring_offset(r->w, v.as.string, (size_t)at);
             mo_jstring_code(v.as.string, from, &bytes);
             return mo_jv_string(mo_jstring_part(v.as.string, from, bytes));
         }
@@ -153,8 +152,8 @@ static int64_t bound(mo_jrun *r, mo_jv v, int64_t otherwise, int64_t count, int6
 static mo_jv slice_string(mo_jrun *r, mo_jstring s, int64_t from, int64_t to, int64_t step)
 {
     if (step == 1) {
-        const size_t a = mo_jstring_offset(s, (size_t)from);
-        const size_t b = to > from ? mo_jstring_offset(s, (size_t)to) : a;
+        const size_t a = mo_jstring_offset(r->w, s, (size_t)from);
+        const size_t b = to > from ? mo_jstring_offset(r->w, s, (size_t)to) : a;
         return mo_jv_string(mo_jstring_part(s, a, b - a));
     }
     const mo_jlist *all = mo_jv_iterate(r->w, mo_jv_string(s));
@@ -174,7 +173,7 @@ mo_jv mo_access_slice(mo_jrun *r, mo_jv v, mo_jv a, mo_jv b, mo_jv c)
         mo_work_fail(r->w, MO_EINVAL, "'%s' object cannot be sliced", mo_jv_type(v));
     }
     const int64_t count =
-        v.kind == MO_J_LIST ? v.as.list->count : (int64_t)mo_jstring_characters(v.as.string);
+        v.kind == MO_J_LIST ? v.as.list->count : (int64_t)mo_jstring_characters(r->w, v.as.string);
     int64_t step = mo_jv_is_absent(c) || c.kind == MO_J_NONE ? 1 : mo_jv_integer(r->w, c, "a slice's step");
     if (step == 0) {
         mo_work_fail(r->w, MO_EINVAL, "slice step cannot be zero");
@@ -183,7 +182,6 @@ mo_jv mo_access_slice(mo_jrun *r, mo_jv v, mo_jv a, mo_jv b, mo_jv c)
     const int64_t from = bound(r, a, step < 0 ? count - 1 : 0, count, step);
     const int64_t to = bound(r, b, step < 0 ? -1 : count, count, step);
     if (v.kind == MO_J_STRING) {
-        mo_work_spend(r->w, v.as.string.length / 64);
         return slice_string(r, v.as.string, from, to, step);
     }
     if (step == 1) {
@@ -203,7 +201,7 @@ mo_jv mo_access_path(mo_jrun *r, mo_jv v, mo_jv path)
     }
     const mo_jstring dot = mo_jstring_literal(r->w, ".");
     for (size_t at = 0; at <= path.as.string.length;) {
-        const int64_t end = mo_jstring_find(path.as.string, dot, at);
+        const int64_t end = mo_jstring_find(r->w, path.as.string, dot, at);
         const size_t length = (end < 0 ? path.as.string.length : (size_t)end) - at;
         const mo_jstring part = mo_jstring_part(path.as.string, at, length);
         int64_t index = 0;

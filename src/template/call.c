@@ -73,7 +73,7 @@ static void bind(mo_jrun *r, const mo_jfunction *f, const mo_jargs *args, mo_jv 
         const size_t length = strcspn(p, " ");
         const bool optional = p[length - 1] == '?';
         const mo_jstring name = mo_jstring_new(r->w, p, length - optional, false);
-        const mo_jv *by_name = args->names ? mo_jdict_find_string(args->names, name) : NULL;
+        const mo_jv *by_name = args->names ? mo_jdict_find_string(r->w, args->names, name) : NULL;
         named += by_name != NULL;
         if (i < args->count && by_name) {
             mo_work_fail(r->w, MO_EINVAL, "%s() got multiple values for argument '%s'", f->name,
@@ -144,8 +144,10 @@ static void bind_rest(mo_jrun *r, const mo_jnode *n, mo_jframe *f, const mo_jarg
     for (uint32_t i = 0; args->names && i < args->names->count; i++) {
         const mo_jentry *e = &args->names->entries[i];
         bool known = false;
+        mo_work_spend(r->w, 1 + n->argument_count / 16);
         for (uint32_t k = 0; k < n->argument_count && !known; k++) {
-            known = e->key.kind == MO_J_STRING && mo_jstring_equal(e->key.as.string, n->arguments[k].name);
+            known =
+                e->key.kind == MO_J_STRING && mo_jstring_equal(r->w, e->key.as.string, n->arguments[k].name);
         }
         if (!known) {
             mo_jdict_set(r->w, names, e->key, e->value);
@@ -169,7 +171,7 @@ mo_jv mo_call_macro(mo_jrun *r, const mo_jmacro *macro, const mo_jargs *args, mo
     }
     for (uint32_t i = 0; i < n->argument_count; i++) {
         const mo_jargument *p = &n->arguments[i];
-        const mo_jv *by_name = args->names ? mo_jdict_find_string(args->names, p->name) : NULL;
+        const mo_jv *by_name = args->names ? mo_jdict_find_string(r->w, args->names, p->name) : NULL;
         const mo_jv v = i < args->count ? args->places[i]
                         : by_name       ? *by_name
                         : p->value      ? mo_run_eval(r, p->value)

@@ -1,4 +1,5 @@
 #include "template/chat_template.h"
+#include "template/run.h"
 
 #include <stdlib.h>
 
@@ -79,7 +80,7 @@ static void keep_last(mo_work *w, attempt *a, const mo_jlist *messages)
         mo_work_fail(w, MO_EINVAL, "continue_final_message: the last message has no text to continue");
     }
     free(a->last);
-    const mo_jstring kept = mo_jstring_trim(text->as.string, NULL, MO_TRIM_RIGHT);
+    const mo_jstring kept = mo_jstring_trim(w, text->as.string, NULL, MO_TRIM_RIGHT);
     a->last_length = kept.length;
     a->last = malloc((size_t)kept.length + 1);
     if (!a->last) {
@@ -88,7 +89,30 @@ static void keep_last(mo_work *w, attempt *a, const mo_jlist *messages)
     memcpy(a->last, mo_jstring_data(kept), kept.length);
 }
 
-static mo_jdict *make_context(mo_work *w, void *user)
+static void set_missing(mo_work *w, mo_jdict *d, const char *key, mo_jstring text)
+{
+    if (!mo_jdict_find(d, key)) {
+        mo_jdict_set_text(w, d, key, mo_jv_string(text));
+    }
+}
+
+/* Variables that some families' templates ask for and llama-server gives: the date, the time, and the tools as a text. */
+static void set_usual(mo_work *w, mo_jdict *d, const struct tm *clock, const mo_jv *tools)
+{
+    mo_json_style style = mo_json_style_default(w);
+    mo_jbuffer *functions = mo_jbuffer_new(w, 0);
+    style.indent = 2;
+    if (tools && mo_jv_true(*tools)) {
+        mo_json_write(w, functions, *tools, &style);
+    }
+    set_missing(w, d, "functions", mo_jbuffer_view(functions));
+    if (clock) {
+        set_missing(w, d, "date_string", mo_clock_text(w, clock, "%d %b %Y"));
+        set_missing(w, d, "datetime", mo_clock_text(w, clock, "%b %d %Y %H:%M:%S GMT"));
+    }
+}
+
+static mo_jdict *make_context(mo_work *w, const struct tm *clock, void *user)
 {
     attempt *a = user;
     const mo_jv root = mo_json_read(w, a->json, a->length, true, "the conversation");
@@ -117,6 +141,7 @@ static mo_jdict *make_context(mo_work *w, void *user)
     if (a->needs.system_tools) {
         mo_system_tools_fit(w, messages->as.list, tools && tools->kind == MO_J_LIST ? tools->as.list : NULL);
     }
+    set_usual(w, context, clock, mo_jdict_find(context, "tools"));
     const mo_jv *goes_on = mo_jdict_find(context, "continue_final_message");
     a->goes_on = goes_on && mo_jv_true(*goes_on);
     if (a->goes_on) {
@@ -159,6 +184,7 @@ mo_status mo_chat_template_render(const mo_chat_template *t, const char *json, s
 {
     attempt a = {.t = t, .settings = settings, .json = json, .length = length, .needs = t->needs};
     mo_error again;
+    a.needs.pictures = settings->pictures;
     mo_status status = run(&a, out, err);
     const mo_message_facts facts = a.facts;
     const mo_message_needs plain = a.needs;
@@ -194,8 +220,21 @@ typedef struct plain {
     const mo_chat_settings *settings;
 } plain;
 
-static mo_jdict *plain_context(mo_work *w, void *user)
+/* A content, in which pictures are the template's. */
+static mo_jv plain_content(mo_work *w, const char *content)
 {
+    mo_jbuffer *out = mo_jbuffer_new(w, 0);
+    for (const char *end; (end = strchr(content, MO_MESSAGE_PICTURE)); content = end + 1) {
+        mo_jbuffer_add(w, out, content, (size_t)(end - content), true);
+        mo_jbuffer_put(w, out, MO_IMAGE_MARK);
+    }
+    mo_jbuffer_add(w, out, content, strlen(content), true);
+    return mo_jv_string(mo_jbuffer_view(out));
+}
+
+static mo_jdict *plain_context(mo_work *w, const struct tm *clock, void *user)
+{
+    (void)clock;
     const plain *p = user;
     mo_jdict *context = settings_of(w, p->settings);
     mo_jlist *messages = mo_jlist_new(w, MO_SHAPE_LIST, p->count);
@@ -203,7 +242,10 @@ static mo_jdict *plain_context(mo_work *w, void *user)
         const char *content = p->messages[i].content ? p->messages[i].content : "";
         mo_jdict *m = mo_jdict_new(w, 2);
         mo_jdict_set_text(w, m, "role", mo_jv_text(w, p->messages[i].role));
-        mo_jdict_set_text(w, m, "content", mo_jv_string(mo_jstring_new(w, content, strlen(content), true)));
+        mo_jdict_set_text(w, m, "content",
+                          strchr(content, MO_MESSAGE_PICTURE)
+                              ? plain_content(w, content)
+                              : mo_jv_string(mo_jstring_new(w, content, strlen(content), true)));
         mo_jlist_add(w, messages, mo_jv_dict(m));
     }
     mo_jdict_set_text(w, context, "messages", mo_jv_list(messages));

@@ -19,6 +19,7 @@ typedef struct mo_chat_settings {
     const char *effort; /* NULL: none */
     const char *clock;  /* as in mo_template_options */
     bool no_prompt;
+    bool pictures; /* the model reads some: parts of contents may be pictures, which become MO_IMAGE_MARK */
 } mo_chat_settings;
 
 /* A conversation as mo_prompt_open() takes it. Where the template fails, the same is tried with "" for null contents, with a

@@ -26,7 +26,7 @@ static uint64_t hash_of(mo_work *w, mo_jv key)
 {
     switch (key.kind) {
     case MO_J_STRING:
-    case MO_J_BIG: return hash_bytes(mo_jstring_data(key.as.string), key.as.string.length);
+    case MO_J_BIG: return mo_jstring_hash(w, key.as.string);
     case MO_J_BOOL:
     case MO_J_INT:
     case MO_J_FLOAT: {
@@ -112,10 +112,8 @@ mo_jv *mo_jdict_get(mo_work *w, const mo_jdict *d, mo_jv key)
     return at < 0 ? NULL : &d->entries[at].value;
 }
 
-/* Without the work, which strings do not need. */
-static mo_jv *find_bytes(const mo_jdict *d, const char *key, size_t length)
+static mo_jv *find_bytes(const mo_jdict *d, const char *key, size_t length, uint64_t hash)
 {
-    const uint64_t hash = hash_bytes(key, length);
     uint32_t slot = d->index ? (uint32_t)hash & (d->slots - 1) : 0;
     for (;;) {
         const uint32_t i = d->index ? d->index[slot] : slot + 1;
@@ -133,12 +131,14 @@ static mo_jv *find_bytes(const mo_jdict *d, const char *key, size_t length)
 
 mo_jv *mo_jdict_find(const mo_jdict *d, const char *key)
 {
-    return find_bytes(d, key, strlen(key));
+    const size_t length = strlen(key);
+    return find_bytes(d, key, length, hash_bytes(key, length));
 }
 
-mo_jv *mo_jdict_find_string(const mo_jdict *d, mo_jstring key)
+mo_jv *mo_jdict_find_string(mo_work *w, const mo_jdict *d, mo_jstring key)
 {
-    return find_bytes(d, mo_jstring_data(key), key.length);
+    mo_work_spend(w, key.length / 64);
+    return find_bytes(d, mo_jstring_data(key), key.length, mo_jstring_hash(w, key));
 }
 
 void mo_jdict_set(mo_work *w, mo_jdict *d, mo_jv key, mo_jv value)

@@ -37,7 +37,7 @@ static mo_jlist *copy_of(mo_jrun *r, mo_jv v)
 static mo_jv f_length(MO_JPARAMETERS)
 {
     switch (self.kind) {
-    case MO_J_STRING: return mo_jv_int((int64_t)mo_jstring_characters(self.as.string));
+    case MO_J_STRING: return mo_jv_int((int64_t)mo_jstring_characters(r->w, self.as.string));
     case MO_J_LIST: return mo_jv_int(self.as.list->count);
     case MO_J_DICT: return mo_jv_int(self.as.dict->count);
     case MO_J_UNDEFINED: return mo_jv_int(0);
@@ -89,12 +89,12 @@ static mo_jv key_of(mo_jrun *r, mo_jv item, mo_jv attribute, bool exact)
 static mo_jv sort_key(mo_jrun *r, mo_jv item, mo_jv attribute, bool exact)
 {
     const mo_jstring comma = mo_jstring_literal(r->w, ",");
-    if (attribute.kind != MO_J_STRING || mo_jstring_find(attribute.as.string, comma, 0) < 0) {
+    if (attribute.kind != MO_J_STRING || mo_jstring_find(r->w, attribute.as.string, comma, 0) < 0) {
         return key_of(r, item, attribute, exact);
     }
     mo_jlist *keys = new_list(r, MO_SHAPE_TUPLE);
     for (size_t at = 0; at <= attribute.as.string.length;) {
-        const int64_t end = mo_jstring_find(attribute.as.string, comma, at);
+        const int64_t end = mo_jstring_find(r->w, attribute.as.string, comma, at);
         const size_t length = (end < 0 ? attribute.as.string.length : (size_t)end) - at;
         mo_jlist_add(r->w, keys,
                      key_of(r, item, mo_jv_string(mo_jstring_part(attribute.as.string, at, length)), exact));

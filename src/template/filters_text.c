@@ -29,7 +29,7 @@ static mo_jv f_capitalize(MO_JPARAMETERS)
 static mo_jv f_title(MO_JPARAMETERS)
 {
     const mo_jstring s = text_of(r, self);
-    const bool input = mo_jstring_is_input(s);
+    const bool input = mo_jstring_is_input(r->w, s);
     mo_jbuffer *out = mo_jbuffer_new(r->w, s.length);
     bool first = true;
     for (size_t at = 0, bytes; at < s.length; at += bytes) {
@@ -45,7 +45,7 @@ static mo_jv f_trim(MO_JPARAMETERS)
     const bool given = !mo_jv_is_absent(a[0]) && a[0].kind != MO_J_NONE;
     const mo_jstring chars = given ? mo_jv_need_string(r->w, a[0], "trim's characters") : (mo_jstring){0};
     return mo_jv_string(
-        mo_jstring_trim(text_of(r, self), given ? &chars : NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT));
+        mo_jstring_trim(r->w, text_of(r, self), given ? &chars : NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT));
 }
 
 static mo_jv f_replace(MO_JPARAMETERS)
@@ -119,16 +119,16 @@ static mo_jv f_truncate(MO_JPARAMETERS)
                      end = mo_jv_is_absent(a[2]) ? mo_jstring_literal(r->w, "...") : text_of(r, a[2]);
     const int64_t length = mo_jv_is_absent(a[0]) ? 255 : mo_jv_integer(r->w, a[0], "truncate's length");
     const int64_t leeway = mo_jv_is_absent(a[3]) ? 5 : mo_jv_integer(r->w, a[3], "truncate's leeway");
-    const int64_t room = length - (int64_t)mo_jstring_characters(end);
+    const int64_t room = length - (int64_t)mo_jstring_characters(r->w, end);
     if (room < 0 || leeway < 0) {
         mo_work_fail(r->w, MO_EINVAL, "truncate: the length must be at least that of its end");
     }
-    if ((int64_t)mo_jstring_characters(s) <= length + leeway) {
+    if ((int64_t)mo_jstring_characters(r->w, s) <= length + leeway) {
         return mo_jv_string(s);
     }
-    mo_jstring kept = mo_jstring_part(s, 0, mo_jstring_offset(s, (size_t)room));
+    mo_jstring kept = mo_jstring_part(s, 0, mo_jstring_offset(r->w, s, (size_t)room));
     const int64_t blank =
-        mo_jv_true(a[1]) ? -1 : mo_jstring_find_last(kept, mo_jstring_literal(r->w, " "), kept.length);
+        mo_jv_true(a[1]) ? -1 : mo_jstring_find_last(r->w, kept, mo_jstring_literal(r->w, " "), kept.length);
     if (blank >= 0) {
         kept = mo_jstring_part(kept, 0, (size_t)blank);
     }
@@ -140,6 +140,7 @@ static mo_jv f_wordcount(MO_JPARAMETERS)
     const mo_jstring s = text_of(r, self);
     int64_t words = 0;
     bool inside = false;
+    mo_work_spend(r->w, MO_SCAN_STEPS(s.length));
     for (size_t at = 0, bytes; at < s.length; at += bytes) {
         const bool word = mo_code_is_word(mo_jstring_code(s, at, &bytes));
         words += word && !inside;
@@ -152,7 +153,7 @@ static mo_jv f_urlencode(MO_JPARAMETERS)
 {
     static const char hex[] = "0123456789ABCDEF";
     const mo_jstring s = text_of(r, self);
-    const bool input = mo_jstring_is_input(s);
+    const bool input = mo_jstring_is_input(r->w, s);
     mo_jbuffer *out = mo_jbuffer_new(r->w, s.length);
     for (size_t i = 0; i < s.length; i++) {
         const unsigned char c = (unsigned char)mo_jstring_data(s)[i];
@@ -199,7 +200,8 @@ static mo_jv f_tojson(MO_JPARAMETERS)
 static mo_jv f_from_json(MO_JPARAMETERS)
 {
     const mo_jstring s = mo_jv_need_string(r->w, self, "the input of from_json");
-    return mo_json_read(r->w, mo_jstring_data(s), s.length, mo_jstring_is_input(s), "the input of from_json");
+    return mo_json_read(r->w, mo_jstring_data(s), s.length, mo_jstring_is_input(r->w, s),
+                        "the input of from_json");
 }
 
 const mo_jfunction mo_filters_text[] = {

@@ -32,11 +32,12 @@ static mo_jv f_abs(MO_JPARAMETERS)
 /* Digits with underscores as Python takes them, a sign, and blanks around. False: it is no number. */
 static bool plain_number(mo_jrun *r, mo_jstring s, char **text, bool *whole)
 {
-    const mo_jstring t = mo_jstring_trim(s, NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT);
+    const mo_jstring t = mo_jstring_trim(r->w, s, NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT);
     char *out = *text = mo_work_alloc(r->w, (size_t)t.length + 1);
     const char *p = mo_jstring_data(t), *end = p + t.length;
     bool digits = false;
     *whole = true;
+    mo_work_spend(r->w, MO_SCAN_STEPS(t.length));
     for (; p < end; p++) {
         if (*p >= '0' && *p <= '9') {
             digits = true;
@@ -85,7 +86,7 @@ static mo_jv f_int(MO_JPARAMETERS) /* default? base? */
     if (self.kind == MO_J_STRING && base != 10 && base >= 2 && base <= 36) {
         char *end;
         const char *digits =
-            mo_jstring_text(r->w, mo_jstring_trim(self.as.string, NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT));
+            mo_jstring_text(r->w, mo_jstring_trim(r->w, self.as.string, NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT));
         const long long value = strtoll(digits, &end, (int)base);
         return *digits && !*end ? mo_jv_int(value) : otherwise;
     }

@@ -109,7 +109,7 @@ static void put_number(mo_work *w, mo_jbuffer *out, mo_jv v, const spec *s)
 static void put_text(mo_work *w, mo_jbuffer *out, mo_jstring text, const spec *s)
 {
     if (s->precision >= 0) {
-        text = mo_jstring_part(text, 0, mo_jstring_offset(text, (size_t)s->precision));
+        text = mo_jstring_part(text, 0, mo_jstring_offset(w, text, (size_t)s->precision));
     }
     put_padded(w, out, text, s, s->align ? s->align : '<');
 }
@@ -158,7 +158,8 @@ static void put_percent(mo_jrun *r, mo_jbuffer *out, mo_jv v, const spec *s)
 static mo_jv argument(mo_jrun *r, mo_jv arguments, const mo_jstring *name, uint32_t *next)
 {
     if (name) {
-        const mo_jv *v = arguments.kind == MO_J_DICT ? mo_jdict_find_string(arguments.as.dict, *name) : NULL;
+        const mo_jv *v =
+            arguments.kind == MO_J_DICT ? mo_jdict_find_string(r->w, arguments.as.dict, *name) : NULL;
         if (!v) {
             mo_work_fail(r->w, MO_EINVAL, "the format names an argument that does not exist");
         }
@@ -283,7 +284,7 @@ static mo_jv field_value(mo_jrun *r, mo_jstring field, const mo_jargs *args, uin
         }
         v = args->places[i];
     } else {
-        const mo_jv *named = args->names ? mo_jdict_find_string(args->names, name) : NULL;
+        const mo_jv *named = args->names ? mo_jdict_find_string(r->w, args->names, name) : NULL;
         if (!named) {
             mo_work_fail(r->w, MO_EINVAL, "format: there is no argument '%.60s'",
                          mo_jstring_text(r->w, name));

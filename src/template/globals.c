@@ -79,20 +79,24 @@ static void open_locale(void)
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
+mo_jstring mo_clock_text(mo_work *w, const struct tm *clock, const char *format)
+{
+    char text[1024];
+    pthread_once(&once, open_locale);
+    if (!clock || !*format) {
+        return mo_jstring_literal(w, "");
+    }
+    const size_t length = strftime_l(text, sizeof text, format, clock, c_locale);
+    if (length == 0) {
+        mo_work_fail(w, MO_EINVAL, "strftime_now: the result is empty or longer than %zu bytes", sizeof text);
+    }
+    return mo_jstring_new(w, text, length, false);
+}
+
 static mo_jv g_strftime_now(MO_JPARAMETERS)
 {
     const char *format = mo_jstring_text(r->w, mo_jv_need_string(r->w, a[0], "strftime_now's format"));
-    char text[1024];
-    pthread_once(&once, open_locale);
-    if (!r->clock || !*format) {
-        return mo_jv_text(r->w, "");
-    }
-    const size_t length = strftime_l(text, sizeof text, format, r->clock, c_locale);
-    if (length == 0) {
-        mo_work_fail(r->w, MO_EINVAL, "strftime_now: the result is empty or longer than %zu bytes",
-                     sizeof text);
-    }
-    return mo_jv_string(mo_jstring_new(r->w, text, length, false));
+    return mo_jv_string(mo_clock_text(r->w, r->clock, format));
 }
 
 /* ---- joiner: nothing the first time, then its separator ---- */

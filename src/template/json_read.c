@@ -268,6 +268,7 @@ static mo_jv read_value(reader *r)
 mo_jv mo_json_read(mo_work *w, const char *json, size_t length, bool input, const char *what)
 {
     reader r = {.w = w, .text = json, .what = what, .length = length, .input = input};
+    mo_work_spend(w, length / 64);
     const mo_jv v = read_value(&r);
     skip_blanks(&r);
     if (r.at < length) {

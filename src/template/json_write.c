@@ -22,7 +22,8 @@ typedef struct writer {
 
 static void write_string(writer *o, mo_jstring s)
 {
-    const bool input = mo_jstring_is_input(s);
+    const bool input = mo_jstring_is_input(o->w, s);
+    mo_work_spend(o->w, s.length / 16);
     char escape[16];
     size_t kept = 0;
     mo_jbuffer_put(o->w, o->out, "\"");

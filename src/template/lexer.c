@@ -71,7 +71,7 @@ static void put_data(lexer *l, size_t end, bool print, size_t sign)
     const char c = sign < l->length ? l->text[sign] : 0;
     if (c == '-') {
         const mo_jstring text = mo_jstring_new(l->w, l->text + l->at, end - l->at, false);
-        last = l->at + mo_jstring_trim(text, NULL, MO_TRIM_RIGHT).length;
+        last = l->at + mo_jstring_trim(l->w, text, NULL, MO_TRIM_RIGHT).length;
     } else if (c != '+' && !print) { /* lstrip_blocks */
         while (last > l->at && is_blank(l->text[last - 1]) && l->text[last - 1] != '\n') {
             last--;

@@ -6,6 +6,13 @@
 
 /* ---- Contents ---- */
 
+/* Does the part stand for a picture? */
+static bool is_mark(mo_work *w, mo_jv text)
+{
+    return mo_jstring_is(text.as.string, MO_IMAGE_MARK) && !mo_jstring_is_input(w, text.as.string);
+}
+
+/* Texts with a newline between them, but not beside a picture. */
 static mo_jv joined(mo_work *w, const mo_jlist *parts, size_t number)
 {
     mo_jbuffer *out = mo_jbuffer_new(w, 0);
@@ -17,10 +24,11 @@ static mo_jv joined(mo_work *w, const mo_jlist *parts, size_t number)
             mo_work_fail(w, MO_EINVAL, "message %zu: the model's template supports only text as content",
                          number);
         }
-        if (any) {
+        const bool mark = is_mark(w, *text);
+        if (any && !mark) {
             mo_jbuffer_add(w, out, "\n", 1, true);
         }
-        any = true;
+        any = !mark;
         mo_jbuffer_add_string(w, out, text->as.string);
     }
     return mo_jv_string(mo_jbuffer_view(out));
@@ -36,6 +44,27 @@ static mo_jv one_part(mo_work *w, mo_jv text)
     return mo_jv_list(list);
 }
 
+static bool is_picture(mo_jv part)
+{
+    static const char *const kinds[] = {"image", "image_url", "input_image"};
+    const mo_jv *kind = part.kind == MO_J_DICT ? mo_jdict_find(part.as.dict, "type") : NULL;
+    for (size_t i = 0; kind && kind->kind == MO_J_STRING && i < sizeof kinds / sizeof *kinds; i++) {
+        if (mo_jstring_is(kind->as.string, kinds[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void fit_pictures(mo_work *w, const mo_jlist *parts)
+{
+    for (uint32_t i = 0; i < parts->count; i++) {
+        if (is_picture(parts->items[i])) {
+            parts->items[i] = one_part(w, mo_jv_text(w, MO_IMAGE_MARK)).as.list->items[0];
+        }
+    }
+}
+
 static void fit_content(mo_work *w, mo_jdict *message, const mo_message_needs *needs, mo_message_facts *facts,
                         size_t number)
 {
@@ -46,6 +75,9 @@ static void fit_content(mo_work *w, mo_jdict *message, const mo_message_needs *n
                      number);
     }
     facts->null = facts->null || null;
+    if (needs->pictures && !null && content->kind == MO_J_LIST) {
+        fit_pictures(w, content->as.list);
+    }
     if (null && needs->no_null) {
         mo_jdict_set_text(w, message, "content", mo_jv_text(w, ""));
     } else if (!null && content->kind == MO_J_LIST && !needs->parts) {
@@ -84,7 +116,7 @@ static void fit_thought(mo_work *w, mo_jdict *message, const mo_message_needs *n
 /* Is the text an object of JSON? Then it is read. */
 static bool read_object(mo_work *w, mo_jstring text, mo_jv *out)
 {
-    const mo_jstring bare = mo_jstring_trim(text, NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT);
+    const mo_jstring bare = mo_jstring_trim(w, text, NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT);
     if (bare.length == 0) {
         *out = mo_jv_dict(mo_jdict_new(w, 0));
         return true;

@@ -3,6 +3,7 @@
 #ifndef MO_TEMPLATE_MESSAGES_H
 #define MO_TEMPLATE_MESSAGES_H
 
+#include "moraine_server.h"
 #include "template/value.h"
 
 /* What a template needs, as probing found it, or as a second attempt tries. */
@@ -16,6 +17,7 @@ typedef struct mo_message_needs {
     bool described;      /* tools without a description have an empty one */
     bool system_tools;   /* tools are read from the system's message (system_tools.h) */
     bool no_alias;       /* thoughts are not handed over a second time as "thinking" and "reasoning" */
+    bool pictures;       /* parts that are pictures become texts of MO_IMAGE_MARK, which are the template's */
 } mo_message_needs;
 
 /* What the messages had, so that it is known whether another attempt makes a difference. */

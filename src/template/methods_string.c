@@ -14,7 +14,7 @@ static mo_jv strip(mo_jrun *r, mo_jv self, mo_jv chars, int sides)
 {
     const mo_jstring set =
         given(chars) ? mo_jv_need_string(r->w, chars, "strip's characters") : (mo_jstring){0};
-    return mo_jv_string(mo_jstring_trim(self.as.string, given(chars) ? &set : NULL, sides));
+    return mo_jv_string(mo_jstring_trim(r->w, self.as.string, given(chars) ? &set : NULL, sides));
 }
 
 static mo_jv s_strip(MO_JPARAMETERS)
@@ -32,10 +32,10 @@ static mo_jv s_rstrip(MO_JPARAMETERS)
     return strip(r, self, a[0], MO_TRIM_RIGHT);
 }
 
-static bool has_side(mo_jstring s, mo_jstring side, bool end)
+static bool has_side(mo_work *w, mo_jstring s, mo_jstring side, bool end)
 {
     return side.length <= s.length &&
-           mo_jstring_equal(mo_jstring_part(s, end ? s.length - side.length : 0, side.length), side);
+           mo_jstring_equal(w, mo_jstring_part(s, end ? s.length - side.length : 0, side.length), side);
 }
 
 /* Of the text or, with bounds, of a part of it; `what` may be a tuple. */
@@ -47,13 +47,14 @@ static mo_jv begins(mo_jrun *r, mo_jv self, const mo_jv *a, bool end)
     }
     if (a[0].kind == MO_J_LIST) {
         for (uint32_t i = 0; i < a[0].as.list->count; i++) {
-            if (has_side(s, mo_jv_need_string(r->w, a[0].as.list->items[i], "a prefix or suffix"), end)) {
+            if (has_side(r->w, s, mo_jv_need_string(r->w, a[0].as.list->items[i], "a prefix or suffix"),
+                         end)) {
                 return mo_jv_bool(true);
             }
         }
         return mo_jv_bool(false);
     }
-    return mo_jv_bool(has_side(s, mo_jv_need_string(r->w, a[0], "a prefix or suffix"), end));
+    return mo_jv_bool(has_side(r->w, s, mo_jv_need_string(r->w, a[0], "a prefix or suffix"), end));
 }
 
 static mo_jv s_startswith(MO_JPARAMETERS)
@@ -69,14 +70,15 @@ static mo_jv s_endswith(MO_JPARAMETERS)
 static mo_jv s_removeprefix(MO_JPARAMETERS)
 {
     const mo_jstring s = self.as.string, side = mo_jv_need_string(r->w, a[0], "a prefix");
-    return has_side(s, side, false) ? mo_jv_string(mo_jstring_part(s, side.length, s.length - side.length))
-                                    : self;
+    return has_side(r->w, s, side, false)
+               ? mo_jv_string(mo_jstring_part(s, side.length, s.length - side.length))
+               : self;
 }
 
 static mo_jv s_removesuffix(MO_JPARAMETERS)
 {
     const mo_jstring s = self.as.string, side = mo_jv_need_string(r->w, a[0], "a suffix");
-    return has_side(s, side, true) ? mo_jv_string(mo_jstring_part(s, 0, s.length - side.length)) : self;
+    return has_side(r->w, s, side, true) ? mo_jv_string(mo_jstring_part(s, 0, s.length - side.length)) : self;
 }
 
 /* ---- Parts ---- */
@@ -99,7 +101,7 @@ static void reverse(mo_jlist *list)
 static mo_jlist *split_blanks(mo_jrun *r, mo_jstring s, int64_t most)
 {
     mo_jlist *list = mo_jlist_new(r->w, MO_SHAPE_LIST, 0);
-    mo_jstring rest = mo_jstring_trim(s, NULL, MO_TRIM_LEFT);
+    mo_jstring rest = mo_jstring_trim(r->w, s, NULL, MO_TRIM_LEFT);
     while (rest.length > 0) {
         size_t at = 0, bytes;
         if (most >= 0 && list->count >= most) {
@@ -108,8 +110,9 @@ static mo_jlist *split_blanks(mo_jrun *r, mo_jstring s, int64_t most)
         while (at < rest.length && !mo_code_is_space(mo_jstring_code(rest, at, &bytes))) {
             at += bytes;
         }
+        mo_work_spend(r->w, MO_SCAN_STEPS(at));
         add_part(r, list, rest, 0, at);
-        rest = mo_jstring_trim(mo_jstring_part(rest, at, rest.length - at), NULL, MO_TRIM_LEFT);
+        rest = mo_jstring_trim(r->w, mo_jstring_part(rest, at, rest.length - at), NULL, MO_TRIM_LEFT);
     }
     return list;
 }
@@ -117,7 +120,7 @@ static mo_jlist *split_blanks(mo_jrun *r, mo_jstring s, int64_t most)
 static mo_jlist *split_blanks_from_end(mo_jrun *r, mo_jstring s, int64_t most)
 {
     mo_jlist *list = mo_jlist_new(r->w, MO_SHAPE_LIST, 0);
-    mo_jstring rest = mo_jstring_trim(s, NULL, MO_TRIM_RIGHT);
+    mo_jstring rest = mo_jstring_trim(r->w, s, NULL, MO_TRIM_RIGHT);
     while (rest.length > 0) {
         size_t begin = 0, bytes;
         for (size_t at = 0; at < rest.length && !(most >= 0 && list->count >= most); at += bytes) {
@@ -125,9 +128,9 @@ static mo_jlist *split_blanks_from_end(mo_jrun *r, mo_jstring s, int64_t most)
                 begin = at + bytes;
             }
         }
-        mo_work_spend(r->w, rest.length / 16);
+        mo_work_spend(r->w, MO_SCAN_STEPS(rest.length));
         add_part(r, list, rest, begin, rest.length);
-        rest = mo_jstring_trim(mo_jstring_part(rest, 0, begin), NULL, MO_TRIM_RIGHT);
+        rest = mo_jstring_trim(r->w, mo_jstring_part(rest, 0, begin), NULL, MO_TRIM_RIGHT);
     }
     reverse(list);
     return list;
@@ -138,8 +141,8 @@ static mo_jlist *split_at(mo_jrun *r, mo_jstring s, mo_jstring separator, int64_
     mo_jlist *list = mo_jlist_new(r->w, MO_SHAPE_LIST, 0);
     size_t begin = 0, end = s.length;
     for (; most < 0 || list->count < most;) {
-        const int64_t at =
-            from_end ? mo_jstring_find_last(s, separator, end) : mo_jstring_find(s, separator, begin);
+        const int64_t at = from_end ? mo_jstring_find_last(r->w, s, separator, end)
+                                    : mo_jstring_find(r->w, s, separator, begin);
         if (at < 0) {
             break;
         }
@@ -161,7 +164,6 @@ static mo_jlist *split_at(mo_jrun *r, mo_jstring s, mo_jstring separator, int64_
 static mo_jv split(mo_jrun *r, mo_jv self, const mo_jv *a, bool from_end)
 {
     const int64_t most = mo_jv_is_absent(a[1]) ? -1 : mo_jv_integer(r->w, a[1], "split's count");
-    mo_work_spend(r->w, self.as.string.length / 16);
     if (!given(a[0])) {
         return mo_jv_list(from_end ? split_blanks_from_end(r, self.as.string, most)
                                    : split_blanks(r, self.as.string, most));
@@ -196,7 +198,8 @@ static mo_jv partition(mo_jrun *r, mo_jv self, mo_jv by, bool last)
     if (separator.length == 0) {
         mo_work_fail(r->w, MO_EINVAL, "empty separator");
     }
-    const int64_t at = last ? mo_jstring_find_last(s, separator, s.length) : mo_jstring_find(s, separator, 0);
+    const int64_t at =
+        last ? mo_jstring_find_last(r->w, s, separator, s.length) : mo_jstring_find(r->w, s, separator, 0);
     if (at < 0) {
         mo_jlist_add(r->w, list, mo_jv_string(last ? none : s));
         mo_jlist_add(r->w, list, mo_jv_string(none));
@@ -236,12 +239,12 @@ static int64_t find(mo_jrun *r, mo_jv self, const mo_jv *a, bool last)
     const mo_jv absent = {.kind = MO_J_ABSENT};
     const mo_jstring what = mo_jv_need_string(r->w, a[0], "the substring to find");
     const mo_jstring s = mo_access_slice(r, self, a[1], a[2], absent).as.string;
-    mo_work_spend(r->w, s.length / 16);
-    const int64_t at = last ? mo_jstring_find_last(s, what, s.length) : mo_jstring_find(s, what, 0);
+    const int64_t at =
+        last ? mo_jstring_find_last(r->w, s, what, s.length) : mo_jstring_find(r->w, s, what, 0);
     return at < 0 ? -1
                   : (int64_t)mo_jstring_characters(
-                        (mo_jstring){self.as.string.buffer, self.as.string.from,
-                                     (uint32_t)(s.from - self.as.string.from + (size_t)at)});
+                        r->w, (mo_jstring){self.as.string.buffer, self.as.string.from,
+                                           (uint32_t)(s.from - self.as.string.from + (size_t)at)});
 }
 
 static mo_jv s_find(MO_JPARAMETERS)
@@ -268,10 +271,9 @@ static mo_jv s_count(MO_JPARAMETERS)
     const mo_jstring s = self.as.string, what = mo_jv_need_string(r->w, a[0], "the substring to count");
     int64_t count = 0;
     if (what.length == 0) {
-        return mo_jv_int((int64_t)mo_jstring_characters(s) + 1);
+        return mo_jv_int((int64_t)mo_jstring_characters(r->w, s) + 1);
     }
-    mo_work_spend(r->w, s.length / 16);
-    for (int64_t at = 0; (at = mo_jstring_find(s, what, (size_t)at)) >= 0; at += what.length) {
+    for (int64_t at = 0; (at = mo_jstring_find(r->w, s, what, (size_t)at)) >= 0; at += what.length) {
         count++;
     }
     return mo_jv_int(count);
@@ -295,23 +297,23 @@ static bool is_letter_or_digit(uint32_t code)
 }
 
 /* All characters are of a kind, and there is at least one (a letter, where `letters`). */
-static mo_jv all_are(mo_jstring s, kind_of kind, bool letters)
+static mo_jv all_are(mo_work *w, mo_jstring s, kind_of kind, bool letters)
 {
-    bool any = false;
-    for (size_t at = 0, bytes; at < s.length; at += bytes) {
+    bool any = false, all = true;
+    size_t at = 0;
+    for (size_t bytes; all && at < s.length; at += bytes) {
         const uint32_t code = mo_jstring_code(s, at, &bytes);
-        if (!kind(code)) {
-            return mo_jv_bool(false);
-        }
+        all = kind(code);
         any = any || !letters || mo_code_is_letter(code);
     }
-    return mo_jv_bool(any);
+    mo_work_spend(w, MO_SCAN_STEPS(at));
+    return mo_jv_bool(any && all);
 }
 
 #define ALL_ARE(name, kind, letters)                                                                         \
     static mo_jv s_##name(MO_JPARAMETERS)                                                                    \
     {                                                                                                        \
-        return all_are(self.as.string, kind, letters);                                                       \
+        return all_are(r->w, self.as.string, kind, letters);                                                 \
     }
 
 ALL_ARE(isdigit, mo_code_is_digit, false)

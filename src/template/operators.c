@@ -193,7 +193,6 @@ bool mo_contains(mo_jrun *r, mo_jv container, mo_jv item)
 {
     switch (container.kind) {
     case MO_J_STRING:
-        mo_work_spend(r->w, container.as.string.length / 64);
         if (item.kind != MO_J_STRING) {
             if (item.kind == MO_J_UNDEFINED) {
                 mo_jv_fail_undefined(r->w, item);
@@ -201,7 +200,7 @@ bool mo_contains(mo_jrun *r, mo_jv container, mo_jv item)
             mo_work_fail(r->w, MO_EINVAL, "'in <string>' requires string as left operand, not %s",
                          mo_jv_type(item));
         }
-        return mo_jstring_find(container.as.string, item.as.string, 0) >= 0;
+        return mo_jstring_find(r->w, container.as.string, item.as.string, 0) >= 0;
     case MO_J_DICT: return item.kind != MO_J_UNDEFINED && mo_jdict_get(r->w, container.as.dict, item) != NULL;
     case MO_J_LIST:
         for (uint32_t i = 0; i < container.as.list->count; i++) {

@@ -113,7 +113,7 @@ mo_jnode *mo_parser_node(mo_jparser *p, mo_jnode_kind kind)
 
 int mo_parser_symbol(mo_jparser *p, mo_jstring name)
 {
-    const mo_jv *known = mo_jdict_find_string(p->symbols, name);
+    const mo_jv *known = mo_jdict_find_string(p->w, p->symbols, name);
     if (known) {
         return (int)known->as.integer;
     }

@@ -85,10 +85,11 @@ void mo_float_text(double number, char text[MO_FLOAT_TEXT])
 static void repr_string(mo_work *w, mo_jbuffer *out, mo_jstring s)
 {
     const char *data = mo_jstring_data(s);
-    const bool input = mo_jstring_is_input(s);
+    const bool input = mo_jstring_is_input(w, s);
     const bool single = memchr(data, '\'', s.length) != NULL, twice = memchr(data, '"', s.length) != NULL;
     const char quote = single && !twice ? '"' : '\'';
     char escape[16];
+    mo_work_spend(w, MO_SCAN_STEPS(s.length));
     mo_jbuffer_add(w, out, &quote, 1, false);
     for (size_t at = 0, bytes; at < s.length; at += bytes) {
         const uint32_t code = mo_jstring_code(s, at, &bytes);

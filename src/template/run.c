@@ -29,13 +29,14 @@ void mo_frame_set(mo_jrun *r, mo_jframe *f, int symbol, mo_jv v)
 static mo_jv look_up(mo_jrun *r, const mo_jnode *n)
 {
     for (const mo_jframe *f = r->frame; f; f = f->parent) {
+        mo_work_spend(r->w, f->count / 16);
         for (uint32_t i = 0; i < f->count; i++) {
             if (f->variables[i].symbol == n->symbol) {
                 return f->variables[i].value;
             }
         }
     }
-    const mo_jv *given = mo_jdict_find_string(r->context, n->value.as.string);
+    const mo_jv *given = mo_jdict_find_string(r->w, r->context, n->value.as.string);
     if (given) {
         return *given;
     }

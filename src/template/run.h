@@ -116,6 +116,9 @@ extern const mo_jfunction mo_filters_text[], mo_filters_sequence[], mo_filters_v
     mo_globals[], mo_methods_string[], mo_methods_list[], mo_methods_tuple[], mo_methods_dict[],
     mo_methods_loop[];
 
+/* The time as strftime() writes it in the C locale; "" without a clock. */
+mo_jstring mo_clock_text(mo_work *w, const struct tm *clock, const char *format);
+
 /* ---- Formatting (format.c) ---- */
 
 mo_jv mo_format_percent(mo_jrun *r, mo_jstring format, mo_jv arguments);

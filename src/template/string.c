@@ -1,5 +1,6 @@
 #include "template/string.h"
 
+#include "base/hash.h"
 #include "template/unicode.h"
 
 /* ---- Buffers ---- */
@@ -124,26 +125,84 @@ mo_jstring mo_jstring_concat(mo_work *w, mo_jstring a, mo_jstring b)
 const char *mo_jstring_text(mo_work *w, mo_jstring s)
 {
     char *text = mo_work_alloc(w, (size_t)s.length + 1);
+    mo_work_spend(w, s.length / 64);
     memcpy(text, mo_jstring_data(s), s.length);
     return text;
 }
 
-bool mo_jstring_is_input(mo_jstring s)
+/* ---- What is known of long strings ---- */
+
+enum { LONG = 256, KNOWN = 64 }; /* bytes of a string that is worth a place; places, found by address */
+
+typedef struct known {
+    const mo_jbuffer *buffer;
+    uint32_t from, length;
+    uint32_t characters; /* UINT32_MAX: not counted yet */
+    uint32_t index, at;  /* the character that was looked for last, and its byte */
+    bool hashed;
+    uint64_t hash;
+} known;
+
+struct mo_jknown {
+    known all[KNOWN];
+};
+
+/* The place of a string; NULL for a short one. What is in a view never changes, so that what was found out stays true. */
+static known *known_of(mo_work *w, mo_jstring s)
 {
-    return s.length > 0 &&
-           (s.buffer->marks ? memchr(s.buffer->marks + s.from, 1, s.length) != NULL : s.buffer->input);
+    if (s.length < LONG) {
+        return NULL;
+    }
+    if (!w->known) {
+        w->known = mo_work_alloc(w, sizeof *w->known);
+    }
+    const uint64_t key[2] = {(uintptr_t)s.buffer, (uint64_t)s.from << 32 | s.length};
+    known *k = &w->known->all[mo_hash_words(MO_HASH_SEED, key, sizeof key) % KNOWN];
+    if (k->buffer != s.buffer || k->from != s.from || k->length != s.length) {
+        *k = (known){.buffer = s.buffer, .from = s.from, .length = s.length, .characters = UINT32_MAX};
+    }
+    return k;
 }
 
-bool mo_jstring_equal(mo_jstring a, mo_jstring b)
+bool mo_jstring_is_input(mo_work *w, mo_jstring s)
 {
-    return a.length == b.length && memcmp(mo_jstring_data(a), mo_jstring_data(b), a.length) == 0;
+    if (s.length == 0 || !s.buffer->marks) {
+        return s.length > 0 && s.buffer->input;
+    }
+    mo_work_spend(w, s.length / 64);
+    return memchr(s.buffer->marks + s.from, 1, s.length) != NULL;
 }
 
-int mo_jstring_compare(mo_jstring a, mo_jstring b)
+bool mo_jstring_equal(mo_work *w, mo_jstring a, mo_jstring b)
 {
-    const int order =
-        memcmp(mo_jstring_data(a), mo_jstring_data(b), a.length < b.length ? a.length : b.length);
+    if (a.length != b.length || (a.buffer == b.buffer && a.from == b.from)) {
+        return a.length == b.length;
+    }
+    mo_work_spend(w, a.length / 64);
+    return memcmp(mo_jstring_data(a), mo_jstring_data(b), a.length) == 0;
+}
+
+int mo_jstring_compare(mo_work *w, mo_jstring a, mo_jstring b)
+{
+    const size_t length = a.length < b.length ? a.length : b.length;
+    mo_work_spend(w, length / 64);
+    const int order = memcmp(mo_jstring_data(a), mo_jstring_data(b), length);
     return order < 0 ? -1 : order > 0 ? 1 : a.length < b.length ? -1 : a.length > b.length;
+}
+
+uint64_t mo_jstring_hash(mo_work *w, mo_jstring s)
+{
+    known *k = known_of(w, s);
+    if (k && k->hashed) {
+        return k->hash;
+    }
+    mo_work_spend(w, s.length / 16);
+    const uint64_t hash = mo_hash(MO_HASH_SEED, mo_jstring_data(s), s.length);
+    if (k) {
+        k->hashed = true;
+        k->hash = hash ^ hash >> 32;
+    }
+    return hash ^ hash >> 32;
 }
 
 static bool begins_character(char byte)
@@ -151,24 +210,68 @@ static bool begins_character(char byte)
     return ((uint8_t)byte & 0xC0) != 0x80;
 }
 
-size_t mo_jstring_characters(mo_jstring s)
+size_t mo_jstring_characters(mo_work *w, mo_jstring s)
 {
+    known *k = known_of(w, s);
+    if (k && k->characters != UINT32_MAX) {
+        return k->characters;
+    }
+    mo_work_spend(w, s.length / 64);
     const char *data = mo_jstring_data(s);
     size_t count = 0;
     for (size_t i = 0; i < s.length; i++) {
         count += begins_character(data[i]);
     }
+    if (k) {
+        k->characters = (uint32_t)count;
+    }
     return count;
 }
 
-size_t mo_jstring_offset(mo_jstring s, size_t index)
+/* From the character `index`, which begins at byte `at`, to the character `wanted`, which is there. */
+static size_t walk(mo_jstring s, size_t index, size_t at, size_t wanted)
 {
     const char *data = mo_jstring_data(s);
-    size_t at = 0;
-    for (; at < s.length; at++) {
-        if (begins_character(data[at]) && index-- == 0) {
-            break;
+    for (; index < wanted; index++) {
+        for (at++; at < s.length && !begins_character(data[at]); at++) {
         }
+    }
+    for (; index > wanted; index--) {
+        for (at--; !begins_character(data[at]); at--) {
+        }
+    }
+    return at;
+}
+
+static size_t distance(size_t a, size_t b)
+{
+    return a < b ? b - a : a - b;
+}
+
+size_t mo_jstring_offset(mo_work *w, mo_jstring s, size_t index)
+{
+    const size_t count = mo_jstring_characters(w, s);
+    if (index >= count) {
+        return s.length;
+    }
+    if (count == s.length) { /* a byte each */
+        return index;
+    }
+    size_t from = 0, at = 0;
+    if (count - index < index) {
+        from = count;
+        at = s.length;
+    }
+    known *k = known_of(w, s);
+    if (k && distance(k->index, index) < distance(from, index)) {
+        from = k->index;
+        at = k->at;
+    }
+    mo_work_spend(w, distance(from, index) / 16);
+    at = walk(s, from, at, index);
+    if (k) {
+        k->index = (uint32_t)index;
+        k->at = (uint32_t)at;
     }
     return at;
 }
@@ -180,7 +283,7 @@ uint32_t mo_jstring_code(mo_jstring s, size_t at, size_t *bytes)
     return mo_utf8_decode(p, *bytes);
 }
 
-int64_t mo_jstring_find(mo_jstring s, mo_jstring what, size_t from)
+int64_t mo_jstring_find(mo_work *w, mo_jstring s, mo_jstring what, size_t from)
 {
     if (from > s.length) {
         return -1;
@@ -188,38 +291,46 @@ int64_t mo_jstring_find(mo_jstring s, mo_jstring what, size_t from)
     const char *data = mo_jstring_data(s);
     const char *p =
         what.length ? memmem(data + from, s.length - from, mo_jstring_data(what), what.length) : data + from;
+    mo_work_spend(w, ((p ? (size_t)(p - data) + what.length : s.length) - from) / 16);
     return p ? p - data : -1;
 }
 
-int64_t mo_jstring_find_last(mo_jstring s, mo_jstring what, size_t to)
+int64_t mo_jstring_find_last(mo_work *w, mo_jstring s, mo_jstring what, size_t to)
 {
     const char *data = mo_jstring_data(s);
-    for (int64_t at = (int64_t)to - (int64_t)what.length; at >= 0; at--) {
-        if (memcmp(data + at, mo_jstring_data(what), what.length) == 0) {
-            return at;
-        }
+    if (what.length == 0 || what.length > to) {
+        return what.length == 0 ? (int64_t)to : -1;
     }
-    return -1;
+    for (size_t end = to - what.length + 1;;) { /* where it may begin, and where it is not */
+        const char *p = memrchr(data, mo_jstring_data(what)[0], end);
+        mo_work_spend(w, 1 + (end - (p ? (size_t)(p - data) : 0) + what.length) / 64);
+        if (!p || memcmp(p, mo_jstring_data(what), what.length) == 0) {
+            return p ? p - data : -1;
+        }
+        end = (size_t)(p - data);
+    }
 }
 
-static bool is_in(uint32_t code, const mo_jstring *chars)
+static bool is_in(mo_work *w, uint32_t code, const mo_jstring *chars)
 {
     if (!chars) {
         return mo_code_is_space(code);
     }
     for (size_t at = 0, bytes; at < chars->length; at += bytes) {
         if (mo_jstring_code(*chars, at, &bytes) == code) {
+            mo_work_spend(w, at / 16);
             return true;
         }
     }
+    mo_work_spend(w, chars->length / 16);
     return false;
 }
 
-mo_jstring mo_jstring_trim(mo_jstring s, const mo_jstring *chars, int sides)
+mo_jstring mo_jstring_trim(mo_work *w, mo_jstring s, const mo_jstring *chars, int sides)
 {
     const char *data = mo_jstring_data(s);
     size_t from = 0, to = s.length, bytes;
-    while ((sides & MO_TRIM_LEFT) && from < to && is_in(mo_jstring_code(s, from, &bytes), chars)) {
+    while ((sides & MO_TRIM_LEFT) && from < to && is_in(w, mo_jstring_code(s, from, &bytes), chars)) {
         from += bytes;
     }
     while ((sides & MO_TRIM_RIGHT) && from < to) {
@@ -227,10 +338,11 @@ mo_jstring mo_jstring_trim(mo_jstring s, const mo_jstring *chars, int sides)
         while (!begins_character(data[last])) {
             last--;
         }
-        if (!is_in(mo_jstring_code(s, last, &bytes), chars)) {
+        if (!is_in(w, mo_jstring_code(s, last, &bytes), chars)) {
             break;
         }
         to = last;
     }
+    mo_work_spend(w, (s.length - (to - from)) / 16);
     return mo_jstring_part(s, from, to - from);
 }

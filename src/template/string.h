@@ -59,27 +59,30 @@ mo_jstring mo_jstring_concat(mo_work *w, mo_jstring a, mo_jstring b);
 /* As C text, cut at the first NUL. */
 const char *mo_jstring_text(mo_work *w, mo_jstring s);
 
-bool mo_jstring_is_input(mo_jstring s); /* a byte of it is */
-bool mo_jstring_equal(mo_jstring a, mo_jstring b);
-int mo_jstring_compare(mo_jstring a, mo_jstring b);
+/* These spend steps by the bytes they look at. Length and hash of a long string are kept: looking again costs nothing. */
+bool mo_jstring_is_input(mo_work *w, mo_jstring s); /* a byte of it is */
+bool mo_jstring_equal(mo_work *w, mo_jstring a, mo_jstring b);
+int mo_jstring_compare(mo_work *w, mo_jstring a, mo_jstring b);
+uint64_t mo_jstring_hash(mo_work *w, mo_jstring s);
 static inline bool mo_jstring_is(mo_jstring s, const char *text)
 {
     return s.length == strlen(text) && memcmp(mo_jstring_data(s), text, s.length) == 0;
 }
 
 /* Characters, which are code points. */
-size_t mo_jstring_characters(mo_jstring s);
+size_t mo_jstring_characters(mo_work *w, mo_jstring s);
 /* The byte at which the character of that index begins; the length when there are fewer. */
-size_t mo_jstring_offset(mo_jstring s, size_t index);
-/* The character at a byte, and its bytes. */
+size_t mo_jstring_offset(mo_work *w, mo_jstring s, size_t index);
+/* The character at a byte, and its bytes. Callers that go through a string spend MO_SCAN_STEPS() of the bytes they see. */
 uint32_t mo_jstring_code(mo_jstring s, size_t at, size_t *bytes);
+#define MO_SCAN_STEPS(bytes) (1 + (uint64_t)(bytes) / 16)
 
 /* The first place of `what` at or behind `from`, or the last one that ends before `to`; -1: none. */
-int64_t mo_jstring_find(mo_jstring s, mo_jstring what, size_t from);
-int64_t mo_jstring_find_last(mo_jstring s, mo_jstring what, size_t to);
+int64_t mo_jstring_find(mo_work *w, mo_jstring s, mo_jstring what, size_t from);
+int64_t mo_jstring_find_last(mo_work *w, mo_jstring s, mo_jstring what, size_t to);
 
 /* Without white space (chars NULL), or without characters of a set, at its sides. */
 enum { MO_TRIM_LEFT = 1, MO_TRIM_RIGHT = 2 };
-mo_jstring mo_jstring_trim(mo_jstring s, const mo_jstring *chars, int sides);
+mo_jstring mo_jstring_trim(mo_work *w, mo_jstring s, const mo_jstring *chars, int sides);
 
 #endif

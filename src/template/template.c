@@ -164,7 +164,7 @@ static void render(mo_work *w, void *user)
 {
     const request *q = user;
     mo_jrun r = {.w = w, .tree = &q->t->tree, .clock = q->clock};
-    r.context = q->make(w, q->user);
+    r.context = q->make(w, q->clock, q->user);
     r.out = mo_jbuffer_new(w, 4096);
     r.frame = mo_frame_enter(&r, NULL);
     mo_run_body(&r, &q->t->tree.body);
@@ -203,8 +203,9 @@ typedef struct source {
     size_t length;
 } source;
 
-static mo_jdict *read_context(mo_work *w, void *user)
+static mo_jdict *read_context(mo_work *w, const struct tm *clock, void *user)
 {
+    (void)clock;
     const source *s = user;
     const mo_jv v = mo_json_read(w, s->json, s->length, true, "the context");
     if (v.kind != MO_J_DICT) {

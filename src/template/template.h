@@ -2,6 +2,8 @@
 #ifndef MO_TEMPLATE_TEMPLATE_H
 #define MO_TEMPLATE_TEMPLATE_H
 
+#include <time.h>
+
 #include "moraine_server.h"
 #include "template/value.h"
 
@@ -13,8 +15,8 @@ typedef struct mo_rendering {
     bool raised;    /* it failed because the template itself refused */
 } mo_rendering;
 
-/* Makes the variables of a rendering, in its memory. */
-typedef mo_jdict *(*mo_context_fn)(mo_work *w, void *user);
+/* Makes the variables of a rendering, in its memory. clock: the local time, as strftime_now() says it; NULL: none. */
+typedef mo_jdict *(*mo_context_fn)(mo_work *w, const struct tm *clock, void *user);
 
 /* Renders with the context that `make` gives; input_bytes: about how long it is, for the default limit of memory. On
  * failure *out holds nothing but `raised`. */

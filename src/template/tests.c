@@ -29,8 +29,8 @@ static bool has_case(mo_jrun *r, mo_jv v, mo_jcase which)
 {
     const mo_jstring s = mo_jv_str(r->w, v);
     const mo_jcase other = which == MO_CASE_LOWER ? MO_CASE_UPPER : MO_CASE_LOWER;
-    return mo_jstring_equal(s, mo_text_case(r->w, s, which)) &&
-           !mo_jstring_equal(s, mo_text_case(r->w, s, other));
+    return mo_jstring_equal(r->w, s, mo_text_case(r->w, s, which)) &&
+           !mo_jstring_equal(r->w, s, mo_text_case(r->w, s, other));
 }
 
 /* The very same, not only equal. */

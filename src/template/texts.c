@@ -16,7 +16,7 @@ static uint32_t to_case(uint32_t code, mo_jcase to, bool first)
 mo_jstring mo_text_case(mo_work *w, mo_jstring s, mo_jcase to)
 {
     mo_jbuffer *out = mo_jbuffer_new(w, s.length);
-    const bool input = mo_jstring_is_input(s);
+    const bool input = mo_jstring_is_input(w, s);
     bool first = true;
     for (size_t at = 0, bytes; at < s.length; at += bytes) {
         const uint32_t code = mo_jstring_code(s, at, &bytes);
@@ -35,7 +35,6 @@ mo_jstring mo_text_replace(mo_work *w, mo_jstring s, mo_jstring old, mo_jstring 
 {
     mo_jbuffer *out = mo_jbuffer_new(w, s.length);
     size_t at = 0;
-    mo_work_spend(w, s.length / 64);
     while (count != 0) {
         size_t found;
         if (old.length == 0) { /* before every character and at the end */
@@ -47,7 +46,7 @@ mo_jstring mo_text_replace(mo_work *w, mo_jstring s, mo_jstring old, mo_jstring 
             mo_jbuffer_add_string(w, out, mo_jstring_part(s, at, found));
             at += found;
         } else {
-            const int64_t place = mo_jstring_find(s, old, at);
+            const int64_t place = mo_jstring_find(w, s, old, at);
             if (place < 0) {
                 break;
             }
@@ -63,7 +62,7 @@ mo_jstring mo_text_replace(mo_work *w, mo_jstring s, mo_jstring old, mo_jstring 
 
 mo_jstring mo_text_pad(mo_work *w, mo_jstring s, int64_t width, mo_jstring fill, bool left, bool right)
 {
-    const int64_t missing = width - (int64_t)mo_jstring_characters(s);
+    const int64_t missing = width - (int64_t)mo_jstring_characters(w, s);
     if (missing <= 0) {
         return s;
     }
@@ -91,6 +90,7 @@ mo_jlist *mo_text_lines(mo_work *w, mo_jstring s, bool keep_ends)
 {
     mo_jlist *lines = mo_jlist_new(w, MO_SHAPE_LIST, 0);
     size_t begin = 0;
+    mo_work_spend(w, MO_SCAN_STEPS(s.length));
     for (size_t at = 0, bytes; at < s.length;) {
         const uint32_t code = mo_jstring_code(s, at, &bytes);
         const size_t end = at;

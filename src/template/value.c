@@ -144,7 +144,7 @@ bool mo_jv_equal(mo_work *w, mo_jv a, mo_jv b)
     bool equal = true;
     switch (a.kind) {
     case MO_J_STRING:
-    case MO_J_BIG: return mo_jstring_equal(a.as.string, b.as.string);
+    case MO_J_BIG: return mo_jstring_equal(w, a.as.string, b.as.string);
     case MO_J_LIST:
         equal = a.as.list == b.as.list ||
                 (same_shape(a.as.list, b.as.list) && a.as.list->count == b.as.list->count);
@@ -169,7 +169,7 @@ bool mo_jv_equal(mo_work *w, mo_jv a, mo_jv b)
 }
 
 /* Both decimal texts without needless zeros. */
-static int order_big(mo_jv a, mo_jv b)
+static int order_big(mo_work *w, mo_jv a, mo_jv b)
 {
     const bool minus_a = mo_jstring_data(a.as.string)[0] == '-',
                minus_b = mo_jstring_data(b.as.string)[0] == '-';
@@ -178,7 +178,7 @@ static int order_big(mo_jv a, mo_jv b)
     }
     const int size = a.as.string.length != b.as.string.length
                          ? (a.as.string.length < b.as.string.length ? -1 : 1)
-                         : mo_jstring_compare(a.as.string, b.as.string);
+                         : mo_jstring_compare(w, a.as.string, b.as.string);
     return minus_a ? -size : size;
 }
 
@@ -192,7 +192,7 @@ int mo_jv_order(mo_work *w, mo_jv a, mo_jv b, const char *op)
         return order_numbers(a, b);
     }
     if (a.kind == MO_J_BIG && b.kind == MO_J_BIG) {
-        return order_big(a, b);
+        return order_big(w, a, b);
     }
     if (a.kind == MO_J_BIG && mo_jv_is_number(b)) {
         return mo_jstring_data(a.as.string)[0] == '-' ? -1 : 1;
@@ -201,7 +201,7 @@ int mo_jv_order(mo_work *w, mo_jv a, mo_jv b, const char *op)
         return mo_jstring_data(b.as.string)[0] == '-' ? 1 : -1;
     }
     if (a.kind == MO_J_STRING && b.kind == MO_J_STRING) {
-        return mo_jstring_compare(a.as.string, b.as.string);
+        return mo_jstring_compare(w, a.as.string, b.as.string);
     }
     if (a.kind != MO_J_LIST || b.kind != MO_J_LIST || !same_shape(a.as.list, b.as.list)) {
         mo_work_fail(w, MO_EINVAL, "'%s' not supported between instances of '%s' and '%s'", op, mo_jv_type(a),
@@ -223,7 +223,8 @@ int mo_jv_order(mo_work *w, mo_jv a, mo_jv b, const char *op)
 
 static mo_jlist *characters(mo_work *w, mo_jstring s)
 {
-    mo_jlist *list = mo_jlist_new(w, MO_SHAPE_LIST, mo_jstring_characters(s));
+    mo_jlist *list = mo_jlist_new(w, MO_SHAPE_LIST, mo_jstring_characters(w, s));
+    mo_work_spend(w, MO_SCAN_STEPS(s.length));
     for (size_t at = 0, bytes; at < s.length; at += bytes) {
         mo_jstring_code(s, at, &bytes);
         mo_jlist_add(w, list, mo_jv_string(mo_jstring_part(s, at, bytes)));

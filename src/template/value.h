@@ -152,7 +152,7 @@ mo_jdict *mo_jdict_new(mo_work *w, size_t capacity);
 /* NULL: it has no such key. The work ends for a key that cannot be one. */
 mo_jv *mo_jdict_get(mo_work *w, const mo_jdict *dict, mo_jv key);
 mo_jv *mo_jdict_find(const mo_jdict *dict, const char *key);
-mo_jv *mo_jdict_find_string(const mo_jdict *dict, mo_jstring key);
+mo_jv *mo_jdict_find_string(mo_work *w, const mo_jdict *dict, mo_jstring key);
 void mo_jdict_set(mo_work *w, mo_jdict *dict, mo_jv key, mo_jv value);
 void mo_jdict_set_text(mo_work *w, mo_jdict *dict, const char *key, mo_jv value);
 bool mo_jdict_remove(mo_work *w, mo_jdict *dict, mo_jv key);

@@ -14,11 +14,12 @@ typedef struct mo_work {
     mo_arena *arena;
     uint64_t bytes, bytes_most;
     uint64_t steps, steps_most;
-    int depth;           /* of what calls itself: expressions, macros, values inside values */
-    uintptr_t stack_end; /* addresses of this thread's stack are above it; 0: not known */
-    int line;            /* of the template, for errors; 0: none */
-    bool raised;         /* the template itself refused, by raise_exception() */
-    mo_error *err;       /* not NULL */
+    struct mo_jknown *known; /* of string.c: lengths and hashes of long strings; NULL: none yet */
+    int depth;               /* of what calls itself: expressions, macros, values inside values */
+    uintptr_t stack_end;     /* addresses of this thread's stack are above it; 0: not known */
+    int line;                /* of the template, for errors; 0: none */
+    bool raised;             /* the template itself refused, by raise_exception() */
+    mo_error *err;           /* not NULL */
     mo_status status;
     jmp_buf out;
 } mo_work;

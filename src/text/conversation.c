@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_load.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "base/status.h"
 
 /* What errors name. */
 typedef struct place {
     const char *format;
+    bool pictures;
     size_t number;    /* of the message, from 1; 0: outside the messages */
     const char *role; /* as it was written; NULL: none yet */
 } place;
@@ -95,6 +96,13 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
 
 /* ---- Messages ---- */
 
+static const char picture[] = {(char)MO_MESSAGE_PICTURE, 0};
+
+static bool is_picture(const char *type)
+{
+    return strcmp(type, "image") == 0 || strcmp(type, "image_url") == 0 || strcmp(type, "input_image") == 0;
+}
+
 /* The text of one part of a content. */
 static mo_status part_text(const place *at, const json_t *part, const char **text, mo_error *err)
 {
@@ -103,6 +111,10 @@ static mo_status part_text(const place *at, const json_t *part, const char **tex
     *text = json_string_value(json_object_get(part, "text"));
     if (!type) {
         return wrong(at, "a content part is not an object with a type", err);
+    }
+    if (at->pictures && is_picture(type)) {
+        *text = picture;
+        return MO_OK;
     }
     if (strcmp(type, "text") != 0) {
         return no_place(at, "a content part of type ", type, err);
@@ -144,7 +156,8 @@ static mo_status read_content(const place *at, const json_t *content, char **tex
         memcpy(end, piece, length + 1);
     }
     for (size_t i = 0; i < parts; i++) {
-        end = stpcpy(end, json_string_value(json_object_get(json_array_get(content, i), "text")));
+        part_text(at, json_array_get(content, i), &piece, err); /* as above */
+        end = stpcpy(end, piece);
     }
     return MO_OK;
 }
@@ -217,12 +230,12 @@ static mo_status read_messages(place *at, const json_t *list, mo_conversation *o
     return status;
 }
 
-mo_status mo_conversation_read(const char *format, const char *json, size_t length, mo_conversation *out,
-                               mo_error *err)
+mo_status mo_conversation_read(const char *format, const char *json, size_t length, bool pictures,
+                               mo_conversation *out, mo_error *err)
 {
     json_t *root = NULL, *value;
     const char *key;
-    place at = {.format = format};
+    place at = {.format = format, .pictures = pictures};
     *out = (mo_conversation){0};
     mo_status status = parse(json, length, &root, err);
     if (status == MO_OK && json_is_object(root)) {

@@ -19,9 +19,10 @@ typedef struct mo_conversation {
 /* The role of that name, a constant; NULL: there is none. */
 const char *mo_conversation_role(const char *name);
 
-/* JSON of the form that mo_model_chat_json() describes; format: its name, for errors. On failure *out is empty. */
-mo_status mo_conversation_read(const char *format, const char *json, size_t length, mo_conversation *out,
-                               mo_error *err);
+/* JSON of the form that mo_model_chat_json() describes; format: its name, for errors. pictures: parts may be pictures,
+ * for which MO_MESSAGE_PICTURE stands in contents. On failure *out is empty. */
+mo_status mo_conversation_read(const char *format, const char *json, size_t length, bool pictures,
+                               mo_conversation *out, mo_error *err);
 void mo_conversation_free(mo_conversation *c);
 
 #endif

@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-#define BAR  "\xEF\xBD\x9C" /* U+FF5C, in tokens of DeepSeek and Hunyuan */
-#define MARK "\xE2\x96\x81" /* U+2581 */
+#define BAR  "\xEF\xBD\x9C"                  /* U+FF5C, in tokens of DeepSeek and Hunyuan */
+#define MARK "\xE2\x96\x81"                  /* U+2581 */
+#define EOS  "\xE3\x80\x88|EOS|\xE3\x80\x89" /* Laguna's, which begins a conversation too */
 
 /* ---- Pieces of texts ---- */
 
@@ -41,6 +42,10 @@
     "<" BAR "begin" MARK "of" MARK "sentence" BAR                                                            \
     ">" TURNS("", "", "<" BAR "User" BAR ">", "", "<" BAR "Assistant" BAR ">",                               \
               "<" BAR "end" MARK "of" MARK "sentence" BAR ">")
+
+#define TURN     "<|START_OF_TURN_TOKEN|>"
+#define SAID     "<|START_TEXT|>"
+#define SAID_END "<|END_TEXT|><|END_OF_TURN_TOKEN|>"
 
 /* ---- The table ---- */
 
@@ -79,14 +84,26 @@ static const mo_chat_format table[] = {
      .architectures = "qwen3 qwen3moe",
      .text = EACH TEXT IM "{{ text }}" IM_END PROMPT(
          "<|im_start|>assistant\n{% if enable_thinking is false %}" NO_THOUGHT "{% endif %}")},
+    /* An answer without a thought has an empty one, without newlines. */
+    {.name = "nemotron3",
+     .marks = {"<|im_start|>"},
+     .in_prompt = {"<think>\\n", "<think></think>"},
+     .tokens = {"<|im_start|>", "<think>"},
+     .only = "nemotron_h_moe",
+     .architectures = "nemotron_h_moe",
+     .text = EACH TEXT IM "{{ '<think></think>' if m.role == 'assistant' }}{{ text }}" IM_END PROMPT(
+         "<|im_start|>assistant\n<think>{{ '</think>' if enable_thinking is false else '\n' }}")},
     {.name = "qwen3-thinking",
      .marks = {"<|im_start|>"},
      .in_prompt = {"<think>\\n"},
+     .tokens = {"<|im_start|>", "<think>"},
+     .only = "step35",
+     .architectures = "step35",
      .text = EACH TEXT IM "{{ text }}" IM_END PROMPT("<|im_start|>assistant\n<think>\n")},
     {.name = "chatml",
      .marks = {"<|im_start|>"},
      .tokens = {"<|im_start|>"},
-     .architectures = "qwen2 qwen2moe qwen3next lfm2 lfm2moe",
+     .architectures = "qwen2 qwen2moe qwen3next qwen3vlmoe lfm2 lfm2moe afmoe mimo2",
      .text = EACH IM "{{ m.content }}" IM_END PROMPT("<|im_start|>assistant\n")},
     {.name = "llama3.1",
      .marks = {"<|start_header_id|>", "Cutting Knowledge Date"},
@@ -127,7 +144,8 @@ static const mo_chat_format table[] = {
      .marks = {"[gMASK]", "think>"},
      .in_prompt = {"'</think>'"},
      .tokens = {"[gMASK]", "<|assistant|>"},
-     .only = "deepseek2",
+     .only = "deepseek2 glm-dsa",
+     .architectures = "glm-dsa",
      .text = "[gMASK]<sop>" EACH TEXT SYSTEM "<|system|>{{ text }}" USER "<|user|>{{ text }}" ASSISTANT
              "<|assistant|></think>{{ text" BARE
              " }}" END PROMPT("<|assistant|>{{ '</think>' if enable_thinking is false else '<think>' }}")},
@@ -141,6 +159,13 @@ static const mo_chat_format table[] = {
          "<|user|>\n{{ text }}{{ '/nothink' if enable_thinking is false }}" ASSISTANT
          "{% set text = text" BARE " %}<|assistant|>\n<think></think>{{ '\n' if text }}{{ text }}" END PROMPT(
              "<|assistant|>{{ '\n<think></think>' if enable_thinking is false }}")},
+    {.name = "deepseek3.2",
+     .marks = {"<" BAR "Assistant" BAR ">", "DSML"},
+     .tokens = {"<" BAR "Assistant" BAR ">"},
+     .only = "deepseek32 deepseek4",
+     .architectures = "deepseek32 deepseek4",
+     .text = DEEPSEEK PROMPT("<" BAR "Assistant" BAR
+                             ">{{ '<think></think>' if enable_thinking is false else '<think>' }}")},
     {.name = "deepseek-r1",
      .marks = {"<" BAR "Assistant" BAR ">"},
      .in_prompt = {"<think>"},
@@ -154,6 +179,7 @@ static const mo_chat_format table[] = {
      .other_name = "kimi-k2",
      .marks = {"<|im_middle|>"},
      .tokens = {"<|im_middle|>"},
+     .architectures = "kimi-linear",
      .text = WITHOUT_SYSTEM("<|im_system|>system<|im_middle|>"
                             "You are Kimi, an AI assistant created by Moonshot AI.<|im_end|>")
          NAMED("<|im_{{ m.role }}|>", "<|im_middle|>", "<|im_end|>")
@@ -176,11 +202,18 @@ static const mo_chat_format table[] = {
      .architectures = "dots1",
      .text = TURNS("<|system|>", "<|endofsystem|>", "<|userprompt|>", "<|endofuserprompt|>", "<|response|>",
                    "<|endofresponse|>") PROMPT("<|response|>")},
+    {.name = "laguna",
+     .marks = {EOS, "<assistant>"},
+     .tokens = {EOS, "</assistant>"},
+     .architectures = "laguna",
+     .text = EOS TURNS("<system>\n", "\n</system>\n", "<user>\n", "\n</user>\n", "<assistant>\n</think>\n",
+                       "\n</assistant>\n")
+         PROMPT("<assistant>\n{{ '</think>' if enable_thinking is false else '<think>' }}")},
     {.name = "ling",
      .other_name = "bailing2",
      .marks = {"<|role_end|>"},
      .tokens = {"<|role_end|>"},
-     .architectures = "bailingmoe2",
+     .architectures = "bailingmoe2 bailingmoe3",
      .text = WITHOUT_SYSTEM("<role>SYSTEM</role>detailed thinking off<|role_end|>")
          TURNS("<role>SYSTEM</role>", "<|role_end|>", "<role>HUMAN</role>", "<|role_end|>",
                "<role>ASSISTANT</role>", "<|role_end|>") PROMPT("<role>ASSISTANT</role>")},
@@ -190,6 +223,21 @@ static const mo_chat_format table[] = {
      .tokens = {"<|extra_0|>", "<|extra_4|>"},
      .architectures = "hunyuan-moe",
      .text = TURNS("<|startoftext|>", "<|extra_4|>", "<|startoftext|>", "<|extra_0|>", "", "<|eos|>")},
+    /* Reasons where that is asked for. */
+    {.name = "hy3",
+     .marks = {"<" BAR "hy_Assistant:opensource" BAR ">"},
+     .tokens = {"<" BAR "hy_Assistant:opensource" BAR ">"},
+     .architectures = "hy_v3",
+     .text =
+         "{% set effort = reasoning_effort | default('high' if enable_thinking is true else 'no_think') %}"
+         "<" BAR "hy_begin_of_sentence:opensource" BAR ">" EACH SYSTEM "{{ m.content }}" END "<" BAR
+         "reasoning_mode:opensource" BAR ">reasoning_effort:{{ effort }}"
+         "{% for m in messages if m.role != 'system' %}{% if m.role == 'user' %}"
+         "<" BAR "hy_User:opensource" BAR ">{{ m.content }}{% else %}"
+         "<" BAR "hy_Assistant:opensource" BAR "><think:opensource></think:opensource>"
+         "{{ m.content.rpartition('</think:opensource>')[2] }}<" BAR "hy_eos:opensource" BAR ">"
+         "{% endif %}{% endfor %}" PROMPT("<" BAR "hy_Assistant:opensource" BAR "><think:opensource>"
+                                          "{{ '</think:opensource>' if effort == 'no_think' }}")},
     {.name = "hunyuan-dense",
      .marks = {"<" BAR "hy_Assistant" BAR ">"},
      .tokens = {"<" BAR "hy_Assistant" BAR ">"},
@@ -198,6 +246,15 @@ static const mo_chat_format table[] = {
          "", "<" BAR "hy_place" MARK "holder" MARK "no" MARK "3" BAR ">", "<" BAR "hy_User" BAR ">", "",
          "<" BAR "hy_Assistant" BAR ">", "<" BAR "hy_place" MARK "holder" MARK "no" MARK "2" BAR ">")
          PROMPT("<" BAR "hy_Assistant" BAR ">")},
+    {.name = "cohere",
+     .other_name = "north",
+     .marks = {"<|START_OF_TURN_TOKEN|>", "<|START_TEXT|>"},
+     .tokens = {"<|START_OF_TURN_TOKEN|>", "<|START_TEXT|>"},
+     .architectures = "cohere2moe",
+     .text = "<BOS_TOKEN>" TURNS(TURN "<|SYSTEM_TOKEN|>" SAID, SAID_END, TURN "<|USER_TOKEN|>" SAID, SAID_END,
+                                 TURN "<|CHATBOT_TOKEN|>" SAID, SAID_END)
+         PROMPT(TURN
+                "<|CHATBOT_TOKEN|><|START_THINKING|>{{ '<|END_THINKING|>' if enable_thinking is false }}")},
     {.name = "jamba",
      .marks = {"<|bom|>", "<|eom|>"},
      .tokens = {"<|bom|>", "<|eom|>"},
@@ -220,6 +277,18 @@ static const mo_chat_format table[] = {
      .tokens = {"<|end|>", "<|assistant|>"},
      .architectures = "phi3 phimoe",
      .text = NAMED("<|", "|>\n", "<|end|>\n") PROMPT("<|assistant|>\n")},
+    {.name = "exaone-moe",
+     .marks = {"<|endofturn|>", "<|assistant|>"},
+     .tokens = {"<|endofturn|>", "<|assistant|>"},
+     .architectures = "exaone-moe",
+     .text = EACH TEXT "<|{{ m.role }}|>\n{{ text" BARE
+                       " }}<|endofturn|>\n{% endfor %}" PROMPT("<|assistant|>\n")},
+    {.name = "mistral-v7",
+     .other_name = "mistral-v7-tekken",
+     .marks = {"[SYSTEM_PROMPT]"},
+     .tokens = {"[SYSTEM_PROMPT]", "[INST]"},
+     .architectures = "mistral3 mistral4",
+     .text = "<s>" TURNS("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[INST]", "[/INST]", "", "</s>")},
     {.name = "mixtral",
      .other_name = "mistral-v1",
      .marks = {"[INST]"},

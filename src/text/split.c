@@ -46,6 +46,11 @@ struct mo_split_scratch {
     CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" S "\\p{L}\\p{N}]+[\\r\\n]*|" S "*[\\r\\n]|" S   \
                 "+(?!" NS ")|" S "+"
 
+/* Words in a row that single spaces join are one piece. */
+#define EXAONE                                                                                               \
+    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}\\p{M}*+(?: ?\\p{L}\\p{M}*+)*+|\\p{N}| ?[^" S                  \
+                "\\p{L}\\p{N}]+[\\r\\n/]?|" S "*[\\r\\n]|" S "+(?!" NS ")|" S "+"
+
 /* Words of capitals and small letters; letters without case, and marks, are both. */
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -67,6 +72,17 @@ struct mo_split_scratch {
 #define DEEPSEEK3                                                                                            \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"      \
     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES
+
+/* Groups of three digits from the right of a run, the first of one to three: only there is the rest of the run looked at. */
+#define DIGIT_GROUPS "(?<!\\p{N})\\p{N}{1,2}(?=(?:\\p{N}{3})++(?!\\p{N}))|\\p{N}{1,3}"
+/* The same of a run that ends where a word does, as cohere2moe's \d{1,3}(?=(?:\d{3})*\b), which would look at the rest before every group. */
+#define WORD_DIGIT_GROUPS                                                                                    \
+    "(?<!\\p{Nd})\\p{Nd}{1,3}(?=(?:\\p{Nd}{3})*+(?![\\p{L}\\p{M}\\p{Nd}\\p{Pc}]))|(?<=\\p{Nd})\\G\\p{Nd}{3}"
+/* Scripts without spaces between words, as afmoe lists them. */
+#define UNSPACED                                                                                             \
+    "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}"       \
+    "\\x{FF65}-\\x{FF9F}\\x{2F00}-\\x{2FDF}\\x{E40}-\\x{E7F}\\x{E80}-\\x{EFF}\\x{1780}-\\x{17FF}"            \
+    "\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}\\x{1100}-\\x{11FF}]"
 
 /* The classes that the older DeepSeek tokenizers write out. */
 #define EAST_ASIA "[\\x{800}-\\x{9FA5}\\x{AC00}-\\x{D7FF}]"
@@ -103,6 +119,7 @@ static const pre table[] = {
     {"llama3", true, true, false, {LLAMA3("\\p{N}{1,3}")}},
     {"llama-v3", true, true, false, {LLAMA3("\\p{N}{1,3}")}},
     {"lfm2", true, true, false, {LLAMA3("\\p{N}{1,3}")}},
+    {"pixtral", true, true, false, {LLAMA3("\\p{N}{1,3}")}},
     {"glm4", false, false, false, {LLAMA3("\\p{N}{1,3}")}},
     {"chatglm-bpe", false, false, false, {LLAMA3("\\p{N}{1,3}")}},
     {"qwen2", false, false, true, {LLAMA3("\\p{N}")}},
@@ -111,6 +128,7 @@ static const pre table[] = {
     {"hunyuan", false, false, false, {LLAMA3("\\p{N}")}},
     {"bailingmoe2", false, false, false, {BAILING}},
     {"bailingmoe", false, false, false, {BAILING}},
+    {"exaone-moe", false, false, false, {EXAONE}},
     {"dbrx", false, false, false, {LLAMA3("\\p{N}{1,3}")}},
     {"refact", false, false, false, {"\\p{N}", GPT2}},
     {"smollm", false, false, false, {"\\p{N}", GPT2}},
@@ -130,6 +148,10 @@ static const pre table[] = {
     {"kimi-k2", false, false, false, {KIMI}},
     {"minimax-m2", false, false, false, {CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
     {"tekken", true, true, false, {CASED("", "\\p{N}")}},
+    {"laguna", false, false, false, {"[^\\n]+|\\n+", LLAMA3("\\p{N}")}},
+    {"cohere2moe", false, false, false, {WORD_DIGIT_GROUPS, CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
+    {"tiny_aya", false, false, false, {WORD_DIGIT_GROUPS, CASED(CONTRACTION "?", "\\p{N}{1,3}")}},
+    {"afmoe", false, false, false, {DIGIT_GROUPS, UNSPACED "+", DEEPSEEK3}},
     {"deepseek-coder",
      false,
      false,

@@ -263,6 +263,11 @@ bool mo_token_is_user(const mo_tokenizer *t, int32_t id)
     return in_range(t, id) && t->vocab.kinds[id] == MO_TOKEN_USER;
 }
 
+bool mo_tokenizer_adds_end(const mo_tokenizer *t)
+{
+    return t->vocab.add_eos && t->vocab.eos >= 0;
+}
+
 bool mo_tokenizer_adds_space(const mo_tokenizer *t)
 {
     return t->vocab.add_space_prefix;

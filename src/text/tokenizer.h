@@ -80,6 +80,7 @@ bool mo_token_is_end(const mo_tokenizer *t, int32_t id);            /* generatio
 bool mo_token_is_control(const mo_tokenizer *t, int32_t id);
 bool mo_token_is_user(const mo_tokenizer *t, int32_t id); /* user-defined: found in any text */
 bool mo_tokenizer_adds_space(const mo_tokenizer *t);      /* before the first word */
+bool mo_tokenizer_adds_end(const mo_tokenizer *t);        /* with MO_TOKENIZE_ENDS: EOS */
 
 /* Ids that must never be sampled; *count may be 0. They belong to t. */
 const int32_t *mo_tokenizer_suppressed(const mo_tokenizer *t, size_t *count);

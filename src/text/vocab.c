@@ -395,9 +395,15 @@ int32_t mo_vocab_find(const mo_vocab *v, const char *text)
 static const char deepseek_end[] = "<\xEF\xBD\x9C"
                                    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>";
 
+static const char hy_end[] = "<\xEF\xBD\x9C"
+                             "hy_eos:opensource\xEF\xBD\x9C>";
+
 static const char *const end_of_turn[] = {
-    "<|eot_id|>",      "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
-    "<|end_of_text|>", "<EOT>",      "<turn|>", deepseek_end,
+    "<|eot_id|>",    "<|im_end|>",    "<|end|>",
+    "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
+    "<EOT>",         "<turn|>",       deepseek_end,
+    "</assistant>", /* Laguna's */
+    "<|endofturn|>", hy_end,          "<|END_OF_TURN_TOKEN|>",
 };
 
 static const char *const other_ends[] = {

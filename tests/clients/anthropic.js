@@ -1,5 +1,6 @@
 // anthropic.js: Anthropic's official client against the server at MO_SERVER.
 import Anthropic from "@anthropic-ai/sdk";
+import { betaTool } from "@anthropic-ai/sdk/helpers/beta/json-schema";
 import { assert, base, hello, main, refused, test, weather } from "./check.js";
 
 const client = new Anthropic({ baseURL: base, apiKey: "none", maxRetries: 0 });
@@ -46,6 +47,23 @@ test("tools are used, thoughts kept apart", async () => {
   ];
   const answer = await client.messages.create(say("@call", { tools, messages }));
   assert.equal(answer.content[0].text, "It is sunny in Bern.");
+});
+
+test("the tool runner calls tools until there is an answer", async () => {
+  for (const stream of [false, true]) {
+    const asked = [];
+    const look = betaTool({ name: "get_weather", description: "The weather", inputSchema: weather, run: (input) => { asked.push(input); return "sunny"; } });
+    const runner = client.beta.messages.toolRunner({ ...say("@call"), tools: [look], stream });
+    const reasons = [];
+    for await (const step of runner) reasons.push((stream ? await step.finalMessage() : step).stop_reason);
+    const last = await runner.done();
+    assert.deepEqual(asked, [{ city: "Bern", days: 2 }]);
+    assert.deepEqual(reasons, ["tool_use", "end_turn"]);
+    assert.equal(last.content.at(-1).text, "It is sunny in Bern.");
+    assert.deepEqual(runner.params.messages.map((m) => m.role).slice(0, 3), ["user", "assistant", "user"]);
+  }
+  const failing = betaTool({ name: "get_weather", description: "The weather", inputSchema: weather, run: () => { throw new Error("no sunny day"); } });
+  assert.equal((await client.beta.messages.toolRunner({ ...say("@call"), tools: [failing] })).content.at(-1).text, "It is sunny in Bern.");
 });
 
 test("tools can be required", async () => {

@@ -103,6 +103,53 @@ void mo_model_describe(const mo_model *model, mo_model_info *out, size_t size)
     memcpy(out, &info, size < sizeof info ? size : sizeof info);
 }
 
+/* Pictures are read from requests, and then none can be decoded. */
+bool mo_model_reads_pictures(const mo_model *model)
+{
+    (void)model;
+    return true;
+}
+
+mo_status mo_image_open(mo_model *model, const void *bytes, size_t size, mo_image **out, mo_error *err)
+{
+    (void)model;
+    (void)bytes;
+    *out = NULL;
+    return mo_fail(err, MO_EFORMAT, "%zu bytes are no picture", size);
+}
+
+void mo_image_describe(const mo_image *image, mo_image_info *out, size_t size)
+{
+    (void)image;
+    memset(out, 0, size);
+}
+
+void mo_image_close(mo_image *image)
+{
+    (void)image;
+}
+
+mo_status mo_images_place(mo_image *const *images, int image_count, const int32_t *ids, size_t count,
+                          int32_t **out, size_t *out_count, mo_error *err)
+{
+    (void)images, (void)image_count, (void)ids, (void)count, (void)out, (void)out_count;
+    return mo_fail(err, MO_EINVAL, "there are no pictures");
+}
+
+mo_status mo_images_tokenize(const mo_model *model, const char *text, size_t length, int flags, int32_t **ids,
+                             size_t *count, mo_error *err)
+{
+    return mo_tokenize(model, text, length, flags, ids, count, err);
+}
+
+mo_status mo_model_tokenize_pictures(const mo_model *model, const char *text, size_t length, unsigned flags,
+                                     const uint8_t *input, size_t most, int32_t **ids, size_t *count,
+                                     mo_error *err)
+{
+    (void)model, (void)text, (void)length, (void)flags, (void)input, (void)most, (void)ids, (void)count;
+    return mo_fail(err, MO_EINVAL, "there is no encoder");
+}
+
 const char *mo_version(void)
 {
     return "0";
@@ -165,6 +212,12 @@ const char *srv_request_owner(const srv_request *q)
 {
     (void)q;
     return "";
+}
+
+srv_caller srv_request_caller(const srv_request *q)
+{
+    (void)q;
+    return (srv_caller){.admin = true};
 }
 
 int srv_request_priority(const srv_request *q)
@@ -358,10 +411,12 @@ const srv_defaults *srv_model_defaults(const srv_model *model)
     return &model->defaults;
 }
 
-bool srv_running_add(srv_running *r, const char *id, void (*stop)(void *user, bool ending), void *user)
+bool srv_running_add(srv_running *r, const char *id, const char *owner, void (*stop)(void *user, bool ending),
+                     void *user)
 {
     (void)r;
     (void)id;
+    (void)owner;
     (void)stop;
     (void)user;
     return false;

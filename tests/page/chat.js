@@ -8,7 +8,7 @@ test("a conversation of two turns, with its cost", async () => {
   console.log(`# first paint ${paint.toFixed(0)} ms after the page was asked for`);
   const first = await say(page, "Tell me a story about a fox.");
   assert.ok(first.length > 40, first);
-  assert.match(await page.innerText(".message.assistant .note"), /pebble · \d+ tokens · [\d.]+ tokens\/s · \d+ of \d+ prompt tokens cached/);
+  assert.match(await page.innerText(".message.assistant .note"), /pebble · \d+ tokens · [\d.,]+ tokens\/s · \d+ of \d+ prompt tokens from the cache/);
   await say(page, "And another one about a hare.");
   assert.equal(await page.locator(".message").count(), 4);
   const cached = /(\d+) of (\d+) prompt/.exec(await page.innerText(".message.assistant:last-child .note"));
@@ -34,7 +34,7 @@ test("an edit makes a branch, and both can be shown", async () => {
   await page.hover(".message.user");
   await page.click(".message.user [aria-label=Edit]");
   await page.fill(".edit-field", "@markdown instead");
-  await page.click("text=Send as a branch");
+  await page.click("text=Send as new branch");
   await page.waitForSelector("math");
   assert.equal(await page.innerText(".message.user .branches"), "2/2");
   await page.click(".message.user [aria-label='Previous version']");
@@ -44,23 +44,23 @@ test("an edit makes a branch, and both can be shown", async () => {
 
 test("another answer and a continued one", async () => {
   const page = await open("pebble");
-  await page.click("[aria-label='Settings of this conversation']");
+  await page.click("[aria-label='Conversation settings']");
   await page.fill("#set-max_tokens", "8");
   await page.press("#set-max_tokens", "Escape");
   const first = await say(page, "Tell me a story about a fox.");
-  assert.match(await page.innerText(".message.assistant .note"), /cut by the limit/);
-  await page.click("[aria-label='Continue this answer']");
+  assert.match(await page.innerText(".message.assistant .note"), /token limit reached/);
+  await page.click("[aria-label='Continue']");
   await page.waitForFunction((n) => document.querySelector(".message.assistant .prose").textContent.length > n && document.querySelector(".message.assistant .note"), first.length);
   const more = await answered(page);
   assert.ok(more.startsWith(first.trimEnd()), `${first} | ${more}`);
-  await page.click("[aria-label='Answer again']");
+  await page.click("[aria-label='Regenerate']");
   await page.waitForSelector(".message.assistant .branches");
   assert.equal(await page.innerText(".message.assistant .branches"), "2/2");
 });
 
 test("an edited answer is gone on with, and in place what follows stays", async () => {
   const page = await open("pebble");
-  await page.click("[aria-label='Settings of this conversation']");
+  await page.click("[aria-label='Conversation settings']");
   await page.fill("#set-max_tokens", "12");
   await page.press("#set-max_tokens", "Escape");
   await say(page, "Tell me a story about a fox.");
@@ -68,7 +68,7 @@ test("an edited answer is gone on with, and in place what follows stays", async 
   await page.hover(".message.assistant");
   await page.click(".message.assistant >> nth=0 >> [aria-label=Edit]");
   await page.fill(".edit-field", "There was a hare.");
-  await page.click("text=Save, keep what follows");
+  await page.click("text=Save without sending");
   assert.equal(await page.locator(".message").count(), 4);
   assert.match(await page.innerText(".message.assistant >> nth=0 >> .prose"), /There was a hare/);
   await page.click(".message.assistant >> nth=0 >> [aria-label=Edit]");
@@ -121,7 +121,7 @@ test("what was exported is imported", async () => {
   await other.click(".conversation");
   assert.equal(await other.innerText(".message.user .said"), "hello marmot");
   await other.setInputFiles(".sidebar-foot input", { name: "x.json", mimeType: "application/json", buffer: Buffer.from('{"a": 1}') });
-  await other.waitForSelector(".sidebar .fault:not([hidden]):has-text('no file of exported conversations')");
+  await other.waitForSelector(".sidebar .fault:not([hidden]):has-text('not a file of exported conversations')");
 });
 
 test("what is damaged in a file is refused or left out, and what is newer here stays", async () => {
@@ -146,7 +146,7 @@ test("what is damaged in a file is refused or left out, and what is newer here s
   ring.messages.q.parent = "a";
   const roles = conversation("roles", "x");
   roles.messages.a.role = "system";
-  for (const [bad, words] of [[ring, "in a ring"], [roles, "a message of the file is damaged"], [{ id: "none" }, "a conversation of the file is damaged"], [null, "is damaged"]]) {
+  for (const [bad, words] of [[ring, "form a cycle"], [roles, "a message in the file is damaged"], [{ id: "none" }, "a conversation in the file is damaged"], [null, "is damaged"]]) {
     await importFile(page, [conversation("good", "x"), bad]);
     await page.waitForSelector(`.sidebar .fault:not([hidden]):has-text('${words}')`);
   }
@@ -217,7 +217,7 @@ test("Escape stops wherever the focus is, and first closes what is open", async 
   const page = await open("scripted");
   const answer = await feed(page);
   await answer.give("Some words", "words");
-  await page.click("[aria-label='Settings of this conversation']");
+  await page.click("[aria-label='Conversation settings']");
   await page.waitForSelector("#set-system");
   await page.press("#set-system", "Escape");
   await page.waitForSelector("#set-system", { state: "detached" });
@@ -257,9 +257,28 @@ test("Markdown, code with colours and a copy button, mathematics", async () => {
   await picture(page, "markdown");
 });
 
+test("code has its colours while it grows, by every name of a language, and lines of a normal height", async () => {
+  const page = await open("scripted");
+  const answer = await feed(page);
+  await answer.give("```python\nfirst = 1\n```\n\nwords\n\n", "words");
+  await page.waitForSelector(".prose .hljs-number");
+  await answer.give("```console\n$ ls\n```\n\n```python3\ndef second():\n    return None", "None");
+  await page.waitForSelector(".message.running .code:last-child .hljs-keyword");
+  await answer.give("\n```\n\n```cuda\nint x = 1;\n```\n\n```tsx\nconst y = 2;\n```\n", "const y = 2;\n".trimEnd());
+  await answer.end();
+  await page.waitForFunction(() => [...document.querySelectorAll(".prose code[data-language]")].every((code) => code.querySelector("[class^=hljs]")));
+  const ratio = await page.evaluate(() => {
+    const pre = [...document.querySelectorAll(".prose pre")].find((x) => x.textContent.includes("second")), style = getComputedStyle(pre);
+    const lines = pre.textContent.trimEnd().split("\n").length, type = parseFloat(getComputedStyle(pre.querySelector("code")).fontSize);
+    return (pre.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom)) / lines / type;
+  });
+  assert.ok(ratio > 1.3 && ratio < 1.55, `lines are ${ratio.toFixed(2)} times as high as the type`);
+  await picture(page, "code");
+});
+
 test("thoughts are folded, calls are shown and get a result", async () => {
   const page = await open("calls");
-  await page.click("[aria-label='Settings of this conversation']");
+  await page.click("[aria-label='Conversation settings']");
   await page.fill("#set-tools", JSON.stringify([{ type: "function", function: { name: "get_weather", parameters: { type: "object", properties: { city: { type: "string" } } } } }]));
   await page.press("#set-tools", "Escape");
   await say(page, "@call the weather");
@@ -268,7 +287,7 @@ test("thoughts are folded, calls are shown and get a result", async () => {
   await page.click(".thought summary");
   assert.match(await page.innerText(".thought-text"), /look/);
   await page.fill(".call-result textarea", "sunny");
-  await page.click("text=Give result");
+  await page.click("text=Submit result");
   await page.waitForFunction(() => document.querySelectorAll(".message").length === 4);
   assert.match(await answered(page), /sunny in Bern/);
 });
@@ -277,9 +296,117 @@ test("files are added as text", async () => {
   const page = await open("pebble");
   await page.setInputFiles(".composer input[type=file]", [{ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("a hare\n") }, { name: "x.bin", mimeType: "application/octet-stream", buffer: Buffer.from([0, 1, 2]) }]);
   await page.waitForSelector(".chip");
-  assert.match(await page.innerText(".chips"), /notes\.txt[^]*x\.bin is no text/);
+  assert.match(await page.innerText(".chips"), /notes\.txt[^]*x\.bin is not a text file/);
   const [request] = await Promise.all([page.waitForRequest("**/v1/chat/completions"), say(page, "What is this?")]);
   assert.match(request.postDataJSON().messages[0].content, /notes\.txt:\n```\na hare\n```\n\nWhat is this\?/);
+});
+
+const PHOTO = readFileSync(`${process.env.MO_DATA}/pictures/photo-61x37.png`);
+const photo = { name: "photo.png", mimeType: "image/png", buffer: PHOTO };
+
+test("files that cannot be read are said to be so", async () => {
+  const page = await open("sees");
+  const input = page.locator(".composer input[type=file]");
+  await page.waitForSelector("[aria-label='Attach text files or pictures']");
+  await page.evaluate(() => {
+    File.prototype.text = () => Promise.reject(new DOMException("gone", "NotFoundError"));
+    FileReader.prototype.readAsDataURL = function () {
+      setTimeout(() => this.onerror());
+    };
+  });
+  for (const file of [photo, { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("a hare\n") }]) {
+    await input.setInputFiles([file]);
+    await page.waitForSelector(`.chips .fault:text-is('${file.name} cannot be read')`);
+    await page.waitForFunction(() => document.querySelector(".composer input[type=file]").value === "");
+  }
+  assert.equal(await page.locator(".chip").count(), 0);
+});
+
+// What the page would have of files that were dropped or pasted.
+function transfer(page, ...files) {
+  return page.evaluateHandle((list) => {
+    const data = new DataTransfer();
+    for (const { name, type, base64 } of list) {
+      data.items.add(new File([Uint8Array.from(atob(base64), (c) => c.charCodeAt(0))], name, { type }));
+    }
+    return data;
+  }, files.map((f) => ({ name: f.name, type: f.mimeType, base64: f.buffer.toString("base64") })));
+}
+
+test("a picture is attached, sent and shown", async () => {
+  const page = await open("sees");
+  await page.waitForSelector("[aria-label='Attach text files or pictures']");
+  await page.setInputFiles(".composer input[type=file]", [photo, { name: "x.tiff", mimeType: "image/tiff", buffer: Buffer.from("II*\0") }, { name: "n.txt", mimeType: "text/plain", buffer: Buffer.from("a hare\n") }]);
+  await page.waitForSelector(".chip:has-text('n.txt')");
+  assert.equal(await page.locator(".picture-chip").count(), 1);
+  const [request] = await Promise.all([page.waitForRequest("**/v1/chat/completions"), say(page, "What is this?")]);
+  const [first, second] = request.postDataJSON().messages[0].content;
+  assert.deepEqual(first, { type: "image_url", image_url: { url: `data:image/png;base64,${PHOTO.toString("base64")}` } });
+  assert.match(second.text, /n\.txt:\n```\na hare\n```\n\nWhat is this\?/);
+  const rows = Number(/of (\d+) prompt tokens/.exec(await page.innerText(".message.assistant .note"))[1]);
+  assert.ok(rows > 8, rows);
+  assert.equal(await page.locator(".picture-chip").count(), 0);
+  const shown = page.locator(".message.user .picture img");
+  assert.deepEqual(await shown.evaluate((i) => [i.complete, i.naturalWidth, i.naturalHeight, i.alt]), [true, 61, 37, "Picture photo.png"]);
+  await page.click(".message.user .picture");
+  assert.equal(await page.getAttribute(".message.user .picture", "aria-pressed"), "true");
+  await picture(page, "a-picture");
+  const [next] = await Promise.all([page.waitForRequest("**/v1/chat/completions"), say(page, "And now?")]);
+  assert.equal(next.postDataJSON().messages[0].content[0].image_url.url, first.image_url.url);
+  await page.waitForTimeout(600);
+  await page.reload();
+  await page.waitForFunction(() => document.querySelector(".message.user .picture img")?.naturalWidth === 61);
+  await page.hover(".message.user >> nth=0");
+  await page.click(".message.user >> nth=0 >> [aria-label=Edit]");
+  await page.fill(".edit-field", "Another question");
+  const [edited] = await Promise.all([page.waitForRequest("**/v1/chat/completions"), page.click("text=Send as new branch")]);
+  assert.equal(edited.postDataJSON().messages[0].content[0].image_url.url, first.image_url.url);
+  await answered(page);
+});
+
+test("pictures are dropped and pasted, and can be removed", async () => {
+  const page = await open("sees");
+  await page.waitForSelector("[aria-label='Attach text files or pictures']");
+  const dropped = await transfer(page, photo);
+  await page.dispatchEvent(".thread", "dragover", { dataTransfer: dropped });
+  assert.match(await page.evaluate(() => getComputedStyle(document.querySelector(".dropping"), "::after").content), /pictures/);
+  await page.dispatchEvent(".thread", "drop", { dataTransfer: dropped });
+  await page.waitForSelector(".picture-chip");
+  const pasted = await transfer(page, { ...photo, name: "image.png" });
+  await page.evaluate((data) => document.querySelector("#message").dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true })), pasted);
+  await page.waitForFunction(() => document.querySelectorAll(".picture-chip").length === 2);
+  await picture(page, "pictures-attached");
+  await page.click("[aria-label='Remove photo.png']");
+  const both = await transfer(page, photo); // as a table is copied: the text is what is wanted
+  await page.evaluate((data) => {
+    data.setData("text/plain", "1\t2");
+    document.querySelector("#message").dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+  }, both);
+  assert.equal(await page.locator(".picture-chip").count(), 1);
+  const [request] = await Promise.all([page.waitForRequest("**/v1/chat/completions"), page.press("#message", "Enter").then(() => answered(page))]);
+  assert.deepEqual(request.postDataJSON().messages[0].content.map((p) => p.type), ["image_url"]);
+  assert.equal(await page.innerText(".chat-title"), "image.png");
+});
+
+test("where no pictures are read, none are offered", async () => {
+  const page = await open("scripted");
+  await page.waitForSelector("#model option", { state: "attached" });
+  assert.equal(await page.locator("[aria-label='Attach text files']").count(), 1);
+  await page.setInputFiles(".composer input[type=file]", [photo]);
+  await page.waitForSelector(".chips .fault");
+  assert.match(await page.innerText(".chips"), /photo\.png is a picture, which this model does not read/);
+  assert.equal(await page.locator(".picture-chip").count(), 0);
+});
+
+test("pictures of an imported file are shown only from the file", async () => {
+  const page = await open("scripted");
+  await page.waitForSelector(".welcome");
+  const with_pictures = conversation("seen", "fine");
+  with_pictures.messages.q.pictures = [{ name: "here", url: `data:image/png;base64,${PHOTO.toString("base64")}` }, { name: "there", url: "https://elsewhere.example/x.png" }, { name: "odd", url: "data:text/html;base64,AAAA" }, { name: 5, url: 6 }];
+  await importFile(page, [with_pictures]);
+  await page.click("text=about seen");
+  await page.waitForFunction(() => document.querySelector(".picture img")?.naturalWidth === 61);
+  assert.equal(await page.locator(".picture").count(), 1);
 });
 
 test("files are dropped as text", async () => {
@@ -317,7 +444,7 @@ test("the model is chosen for each conversation", async () => {
 
 test("system text and sampling of a conversation reach the server, and another has its own", async () => {
   const page = await open("pebble");
-  await page.click("[aria-label='Settings of this conversation']");
+  await page.click("[aria-label='Conversation settings']");
   await page.fill("#set-system", "You are a marmot.");
   await page.fill("#set-temperature", "0");
   await page.fill("#set-max_tokens", "4");
@@ -326,7 +453,7 @@ test("system text and sampling of a conversation reach the server, and another h
   const body = request.postDataJSON();
   assert.deepEqual([body.messages[0], body.temperature, body.max_tokens], [{ role: "system", content: "You are a marmot." }, 0, 4]);
   await page.click("text=New conversation");
-  await page.click("[aria-label='Settings of this conversation']");
+  await page.click("[aria-label='Conversation settings']");
   assert.equal(await page.inputValue("#set-system"), "");
 });
 
@@ -354,7 +481,7 @@ test("a conversation that is begun while the page begins stays", async () => {
 test("settings that are asked for while the page begins are opened when it has begun", async () => {
   const page = await open("pebble");
   const release = await reloadHeld(page);
-  await page.click("[aria-label='Settings of this conversation']");
+  await page.click("[aria-label='Conversation settings']");
   release();
   await page.fill("#set-system", "You are a marmot.");
   await page.waitForSelector("#model option", { state: "attached" });
@@ -368,7 +495,7 @@ test("the prompt's progress is shown", async () => {
   await page.fill("#message", "The fox saw the hare and went home again. ".repeat(160));
   await page.press("#message", "Enter");
   await inSlices("pebble", page, () => page.evaluate(() => window.progress));
-  assert.match(await page.evaluate(() => window.progress), /Reading [\d,]+ of [\d,]+ tokens/);
+  assert.match(await page.evaluate(() => window.progress), /Reading prompt: [\d,]+ of [\d,]+ tokens/);
   await answered(page);
 });
 
@@ -380,9 +507,9 @@ test("the prompt's progress says how long it will take", async () => {
     await page.waitForFunction((n) => document.querySelector("progress")?.value === n, processed);
     return page.innerText(".progress");
   };
-  assert.equal(await progress(2000, 100), "Reading 2,000 of 9,000 tokens"); // too early to tell
-  assert.equal(await progress(5000, 2000), "Reading 5,000 of 9,000 tokens, about 2 s left");
-  assert.equal(await progress(8000, 838_000), "Reading 8,000 of 9,000 tokens, about 2 min 0 s left");
+  assert.equal(await progress(2000, 100), "Reading prompt: 2,000 of 9,000 tokens"); // too early to tell
+  assert.equal(await progress(5000, 2000), "Reading prompt: 5,000 of 9,000 tokens, about 2 s left");
+  assert.equal(await progress(8000, 838_000), "Reading prompt: 8,000 of 9,000 tokens, about 2 min left");
   await answer.give("Then words", "words");
   assert.equal(await page.locator("progress").count(), 0);
   await answer.end();
@@ -393,7 +520,7 @@ test("a key is asked for, and kept for the next request", async () => {
   await page.waitForSelector("dialog");
   await page.fill("#key", "wrong");
   await page.keyboard.press("Enter");
-  await page.waitForSelector("text=not right");
+  await page.waitForSelector("text=not accepted");
   await page.fill("#key", "secret");
   await page.keyboard.press("Enter");
   await page.waitForSelector("#model option", { state: "attached" });
@@ -442,12 +569,12 @@ test("keyboard alone suffices", async () => {
   await page.keyboard.press("Enter");
   await page.keyboard.type(" and more");
   await page.keyboard.press("Escape");
-  await reach(page, "Settings of this conversation", true);
+  await reach(page, "Conversation settings", true);
   await page.keyboard.press("Enter");
   await page.waitForSelector("#set-system");
   await page.keyboard.type("Be brief.");
   await page.keyboard.press("Escape");
-  await page.waitForFunction(() => document.activeElement?.getAttribute("aria-label") === "Settings of this conversation");
+  await page.waitForFunction(() => document.activeElement?.getAttribute("aria-label") === "Conversation settings");
   await page.keyboard.press("Alt+n");
   await page.waitForSelector(".welcome");
   await reach(page, "hello onejust now", true);
@@ -493,12 +620,12 @@ test("light or dark is as the system is, until somebody chooses", async () => {
     const page = await open("scripted", { dark });
     const isDark = () => page.evaluate(() => getComputedStyle(document.documentElement).colorScheme === "dark" && getComputedStyle(document.body).backgroundColor === "rgb(20, 24, 26)");
     assert.equal(await isDark(), dark);
-    await page.click("[aria-label='Light or dark']");
+    await page.click("[aria-label='Switch between light and dark']");
     assert.equal(await isDark(), !dark);
     await page.reload();
-    await page.waitForSelector("[aria-label='Light or dark']");
+    await page.waitForSelector("[aria-label='Switch between light and dark']");
     assert.equal(await isDark(), !dark);
-    await page.click("[aria-label='Light or dark']");
+    await page.click("[aria-label='Switch between light and dark']");
     assert.equal(await isDark(), dark);
   }
 });

@@ -79,6 +79,24 @@ export async function feed(page) {
   };
 }
 
+// The page's events come from the test: the status of one model, which has what `model` says, and then each list of layers.
+export async function live(page, server, hash, model, ...experts) {
+  const none = { passes: 0, experts: 0, hits: 0, hit_rate: 0, disk_bytes: 0, wait_s: 0 };
+  const engine = { parallel: 1, busy: 0, queued: 0, prompt_tokens: 0, cached_tokens: 0, predicted_tokens: 0, kept_sessions: 0, kept_session_bytes: 0, disk_sessions: 0, disk_session_bytes: 0 };
+  const now = { prompt_tokens_s: 0, predicted_tokens_s: 0, experts_per_token: 0, hits_per_token: 0, disk_bytes_per_token: 0, link_bytes_per_token: 0 };
+  const status = { version: "test", http: {}, models: [{ id: "pebble", state: "loaded", architecture: "test", layers: 7, experts: 64, experts_used: 6, wires: [], device: null, ...model, now: { ...now, ...model.now }, tiers: { mode: "slots", prompt: none, generation: none, ...model.tiers }, engine: { ...engine, ...model.engine } }] };
+  let first = true;
+  await page.route("**/v1/moraine/events**", (route) => {
+    const more = first && route.request().url().includes("experts=1") ? experts : []; // once
+    first = first && more.length === 0;
+    const body = [`data: ${JSON.stringify(status)}`, ...more.map((layers) => `event: experts\ndata: ${JSON.stringify({ models: [{ model: status.models[0].id, layers }] })}`)].join("\n\n");
+    return route.fulfill({ contentType: "text/event-stream", body: `${body}\n\n` });
+  });
+  await page.goto("about:blank");
+  page.wrong = page.wrong.filter((line) => !line.includes("about:blank"));
+  await page.goto(`${servers[server]}#${hash}`);
+}
+
 // Gives the page a file of conversations.
 export async function importFile(page, conversations) {
   const buffer = Buffer.from(JSON.stringify({ format: "moraine-conversations", version: 1, conversations }));

@@ -87,8 +87,12 @@ typedef struct device_case {
 
 extern const device_case op_cases[], mixer_cases[]; /* a NULL name ends */
 
+/* Heads, and the attention of the same step; false: this variant of heads is nobody's. */
+bool build_attention(box *b, mo_op ops[2], int variant);
+
 /* Programs that are layers of a model, on every device. */
 void test_layers(void **state);
+void test_attention_layers(void **state);
 void test_adapted_layers(void **state);
 
 /* Tests of the simulated device alone: how many failed. */

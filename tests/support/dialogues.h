@@ -6,12 +6,17 @@
 
 #include "dialogue/style.h"
 
-/* thought: "think", "gemma4", "seed", "mistral", "granite", "" (none). */
+/* thought: "think", "gemma4", "seed", "hy", "cohere", "mistral", "granite", "" (none). */
 static inline mo_dialogue dialogue_of(mo_style_id id, const char *thought)
 {
     static const char *const templates[][2] = {
-        {"gemma4", "<channel|>"},          {"seed", "</seed:think>"}, {"mistral", "[/THINK]"},
-        {"granite", "</think><response>"}, {"think", "</think>"},
+        {"gemma4", "<channel|>"},
+        {"seed", "</seed:think>"},
+        {"mistral", "[/THINK]"},
+        {"granite", "</think><response>"},
+        {"think", "</think>"},
+        {"hy", "</think:opensource>"},
+        {"cohere", "<|END_THINKING|><|START_TEXT|>"},
     };
     const char *text = "";
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {

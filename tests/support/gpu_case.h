@@ -60,6 +60,8 @@ typedef struct setting {
     int64_t vram_each[MO_DEVICES_MAX];
     const char *isa; /* NULL: the best */
     bool map;
+    bool skip;    /* leaves out experts that are missing */
+    int sessions; /* there is space for; 0: one */
 } setting;
 
 static inline mo_status try_open(const char *path, const setting *s, mo_model **out, mo_error *err)
@@ -78,6 +80,8 @@ static inline mo_status try_open(const char *path, const setting *s, mo_model **
     options.ram_bytes = s->ram;
     options.isa = s->isa;
     options.map = s->map;
+    options.skip_missing = s->skip;
+    options.sessions = s->sessions;
     options.cpu_moe = s->cpu_moe;
     options.postfetch = s->postfetch;
     options.learning.profile = "off"; /* nothing of the user's is read or written */

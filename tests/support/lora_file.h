@@ -37,7 +37,7 @@ static inline bool lora_wants(const lora_recipe *r, const mo_gguf_tensor *t)
     }
     const size_t n = strlen(t->name);
     const bool matrix = t->size[1] > 1 && n > 7 && strcmp(t->name + n - 7, ".weight") == 0;
-    return wanted && matrix && !strstr(t->name, "norm");
+    return wanted && matrix && t->format->type != MO_I32 && !strstr(t->name, "norm");
 }
 
 static inline void *lora_numbers(const lora_recipe *r, int64_t count, float size, uint64_t *seed)

@@ -17,13 +17,13 @@
 
 bool model_path(const char *name, char path[512])
 {
-    static const char *const under[] = {"", "more/", "iq/"};
+    static const char *const under[] = {"", "more/", "iq/", "2026/"};
     const char *more = getenv("MO_TEST_ORACLE");
     snprintf(path, 512, "%s/oracle/%s.gguf", MO_TEST_DATA, name);
     if (access(path, R_OK) != 0) {
         snprintf(path, 512, "%s/%s.gguf", MO_TEST_DATA, name);
     }
-    for (int i = 0; i < 3 && access(path, R_OK) != 0 && more; i++) {
+    for (int i = 0; i < 4 && access(path, R_OK) != 0 && more; i++) {
         snprintf(path, 512, "%s/%s%s.gguf", more, under[i], name);
     }
     return access(path, R_OK) == 0;
@@ -141,6 +141,10 @@ static void put_key(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry *e)
         free(texts);
         return;
     }
+    if (info.is_array && info.type == MO_VALUE_F32) {
+        mo_gguf_put_entry(w, g, e);
+        return;
+    }
     if (info.is_array) { /* families read whole numbers and flags from arrays; scores are floats */
         int64_t *numbers = calloc(info.count + 1, sizeof *numbers);
         for (uint64_t i = 0; i < info.count; i++) {
@@ -181,7 +185,7 @@ const char *draft_write(draft *d, const char *path)
     }
     for (int i = 0; i < d->count; i++) {
         const entry *e = &d->tensors[i];
-        const int dims = e->size[2] > 1 ? 3 : e->size[1] > 1 ? 2 : 1;
+        const int dims = e->size[3] > 1 ? 4 : e->size[2] > 1 ? 3 : e->size[1] > 1 ? 2 : 1;
         mo_gguf_put_tensor(w, e->name, e->type, dims, e->size);
         data[i] = e->data;
     }

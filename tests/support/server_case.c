@@ -16,21 +16,10 @@ double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void look_beside(client *c, const srv_event *event)
-{
-    pthread_mutex_lock(&c->beside->lock);
-    c->at_start = event->kind == SRV_STARTED ? c->beside->count[0] : c->at_start;
-    c->at_first = event->token_count && !c->count[0] ? c->beside->count[0] : c->at_first;
-    pthread_mutex_unlock(&c->beside->lock);
-}
-
 static bool hear(void *user, const srv_event *event)
 {
     client *c = user;
     pthread_mutex_lock(&c->lock);
-    if (c->beside) {
-        look_beside(c, event);
-    }
     c->events_after += c->lasts > 0;
     c->events++;
     c->started += event->kind == SRV_STARTED;

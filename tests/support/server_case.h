@@ -55,8 +55,6 @@ typedef struct client {
     double left_at, ended_at; /* seconds_now(): it was cancelled, or wanted no more; its last event */
     uint64_t *order;          /* of ends: a common counter */
     uint64_t order_number;
-    struct client *beside; /* whose tokens are counted: when this one starts, and at its first token */
-    int at_start, at_first;
 } client;
 
 client *new_client(void);

@@ -9,6 +9,7 @@
 #include "engine/session.h"
 #include "gpu/objects.h"
 #include "gpu_case.h"
+#include "lanes.h"
 
 enum { VOCAB = 4096, EXPERTS = 448, PROMPT = 512 };
 
@@ -25,22 +26,28 @@ static inline int make_tokens(void **state)
 }
 
 /* What a plan counts is the same for every device, and a real one takes a while to open. */
-static inline mo_plan_report plan_of(int64_t ram, int64_t vram)
+static inline mo_plan_report plan_for(const setting *s)
 {
     mo_plan_report plan;
     mo_error err = {.detail = ""};
     const mo_model_options ask = {.size = sizeof(mo_model_options),
                                   .environment = true,
                                   .context = 600,
-                                  .batch = 64,
+                                  .batch = s->batch,
+                                  .sessions = s->sessions,
                                   .device = "sim",
-                                  .ram_bytes = ram,
-                                  .vram_bytes = vram,
+                                  .ram_bytes = s->ram,
+                                  .vram_bytes = s->vram,
                                   .threads = 2};
     if (mo_plan_file(MO_TEST_MODEL, &ask, NULL, &plan, sizeof plan, &err) != MO_OK) {
         fail_msg("%s", err.detail);
     }
     return plan;
+}
+
+static inline mo_plan_report plan_of(int64_t ram, int64_t vram)
+{
+    return plan_for(&(setting){.ram = ram, .vram = vram, .batch = 64});
 }
 
 /* Ceilings with which at least such shares of the experts have slots in each tier. */
@@ -75,7 +82,7 @@ static inline counts count(mo_model *model)
 /* As if the CPU were so slow that experts had better cross the link: the built-in model's are too small for that. */
 static inline void slow_cpu(mo_model *model)
 {
-    model->gpu->lanes.cpu_rate = mo_lane_rate_of(2e7);
+    start_cpu(model->gpu, 2e7);
 }
 
 /* Experts that VRAM has and RAM has not, or that both have. */
@@ -95,13 +102,13 @@ static inline int in_vram(const mo_gpu *gpu, const mo_model_spec *spec, bool als
 
 typedef struct rigged {
     setting set;
-    bool least_slots;                 /* RAM has as few as a token needs */
-    bool known;                       /* a profile has seen every expert, the last ones most */
-    int universal;                    /* of these, so many are universal */
-    const mo_policy *policy;          /* of VRAM's slots; NULL: the default */
-    double link_bytes_s, link_copy_s; /* of a simulated device */
-    int64_t staging;                  /* limit for experts on their way to the device; 0: none */
-    const mo_kernels *kernels;        /* the CPU's; NULL: the best */
+    bool least_slots;                         /* RAM has as few as a token needs */
+    bool known;                               /* a profile has seen every expert, the last ones most */
+    int universal;                            /* of these, so many are universal */
+    const mo_policy *policy;                  /* of VRAM's slots; NULL: the default */
+    double link_bytes_s, link_copy_s, call_s; /* of a simulated device */
+    int64_t staging;                          /* limit for experts on their way to the device; 0: none */
+    const mo_kernels *kernels;                /* the CPU's; NULL: the best */
     mo_status (*fault)(void *user, const mo_read *read, int64_t offset, int64_t *bytes);
     void *fault_user;
 } rigged;
@@ -178,7 +185,8 @@ static inline void rig_open(rig *r, const rigged *how)
     r->resources.limits.staging_bytes = how->staging;
     if (how->link_bytes_s > 0) {
         mo_device_close(r->resources.device);
-        const mo_sim_options sim = {.link_bytes_s = how->link_bytes_s, .link_copy_s = how->link_copy_s};
+        const mo_sim_options sim = {
+            .link_bytes_s = how->link_bytes_s, .link_copy_s = how->link_copy_s, .call_s = how->call_s};
         check_status(mo_sim_open(&sim, &r->resources.device, &r->err), &r->err);
     }
     const mo_requirements_options requirements = {

@@ -1,5 +1,6 @@
 // llama.cpp by its raw bindings, which take token ids and so need no vocabulary.
-//   node llama.mjs bench MODEL --prefill N --decode N --threads N    one round, JSON on stdout
+//   node llama.mjs bench MODEL --prefill N --decode N --threads N    one round, JSON on stdout; with --mmap 1 the file
+//                                                                    is mapped instead of read
 //   node llama.mjs logits MODEL --tokens FILE --out FILE             float32 rows, one per position
 //   node llama.mjs perplexity MODEL --tokens FILE --window N         as `moraine eval --tokens`: windows of N ids, each
 //                                                                    from an empty context, all but its first scored
@@ -15,7 +16,7 @@ const llama = await getLlama({gpu: false, build: "never", maxThreads: threads, l
 const bindings = llama._bindings;
 
 async function open(context, batch, exact) {
-    const model = new bindings.AddonModel(path, {addonExports: bindings, gpuLayers: 0, useMmap: false});
+    const model = new bindings.AddonModel(path, {addonExports: bindings, gpuLayers: 0, useMmap: option.mmap === "1"});
     if (!await model.init()) throw new Error(`${path}: llama.cpp cannot load it`);
     const ctx = new bindings.AddonContext(model, {
         contextSize: context, batchSize: batch, sequences: 1, threads, flashAttention: !exact, logitsAll: exact,

@@ -1,4 +1,4 @@
-/* Findings: what was looked at on a machine, and what of it keeps models slow. For the files of this folder. */
+/* Findings: what was checked on a machine, and what makes models slow on it. For the files of this folder. */
 #ifndef MO_API_DOCTOR_FINDINGS_H
 #define MO_API_DOCTOR_FINDINGS_H
 

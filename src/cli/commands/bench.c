@@ -11,8 +11,10 @@
 #include "cli/check.h"
 #include "cli/cluster.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/drafts.h"
 #include "cli/commands/parallel.h"
 #include "cli/commands/server_bench.h"
+#include "cli/commands/synthetic.h"
 #include "cli/default_model.h"
 #include "cli/infile.h"
 #include "cli/learning.h"
@@ -398,50 +400,34 @@ static int bench_parallel(const char *path, const char *text, cli_loading *l, cl
     return code;
 }
 
-static bool on_synth(void *user, int64_t done, int64_t total)
+/* With and without guesses. */
+static int bench_drafts(const char *path, const char *text, cli_loading *l, cli_drafts *d, bool json)
 {
-    (void)total;
-    cli_progress_update(user, (uint64_t)done);
-    return !cli_interrupted();
-}
-
-/* Creates the named model in the working directory, unless it exists already; at a terminal a large one after asking. An exit code. */
-#define LARGE_BYTES ((int64_t)1 << 30)
-static int make_model(const char *name, int64_t layers, char *path, size_t size)
-{
-    mo_error err;
-    mo_synth_info info;
-    cli_progress progress;
-    mo_synth_options options = mo_synth_options_default();
-    options.layers = (int)layers;
-    if (layers) {
-        snprintf(path, size, "%s-%" PRId64 "-layers.gguf", name, layers);
-    } else {
-        snprintf(path, size, "%s.gguf", name);
+    int code;
+    l->model.sessions = (int)d->sequences;
+    l->model.speculate = l->model.speculate == MO_SPECULATE_OFF ? MO_SPECULATE_AUTO : l->model.speculate;
+    l->model.draft_max = d->depth ? (int)d->depth : l->model.draft_max;
+    mo_model *model = open_model(path, text, d->prompt + d->generated + 2, l, &code);
+    if (!model) {
+        return code;
     }
-    if (mo_synth_measure(name, &options, &info, sizeof info, &err) != MO_OK) {
-        cli_say_error("bench", &err);
-        return err.status == MO_ENOENT || err.status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
+    d->kv = l->model.kv;
+    mo_model_info info;
+    mo_model_describe(model, &info, sizeof info);
+    d->text = text != NULL;
+    int32_t *tokens = calloc((size_t)(d->sequences * d->prompt), sizeof *tokens);
+    if (tokens && fill_tokens(model, text, info.vocab, tokens, d->sequences * d->prompt) &&
+        cli_drafts_run(model, tokens, d)) {
+        code = CLI_OK;
+        if (json) {
+            code = cli_drafts_print_json(model, d);
+        } else {
+            cli_drafts_print(model, d);
+        }
     }
-    if (access(path, R_OK) == 0) {
-        fprintf(stderr, "moraine bench: using existing %s\n", path);
-        return CLI_OK;
-    }
-    char bytes[32];
-    fprintf(stderr, "moraine bench: writing %s, %s of random weights, which is kept%s\n", path,
-            cli_bytes_text((uint64_t)info.file_bytes, bytes),
-            layers ? "" : "; --layers 4 makes a smaller one");
-    if (info.file_bytes > LARGE_BYTES && cli_terminal_is(stdin) && cli_terminal_is(stderr) &&
-        !cli_ask("Write it now?")) {
-        return CLI_FAILED;
-    }
-    cli_progress_begin(&progress, name, (uint64_t)info.file_bytes);
-    const mo_status status = mo_synth(name, path, &options, on_synth, &progress, &err);
-    cli_progress_end(&progress);
-    if (status != MO_OK) {
-        cli_say_error("bench", &err);
-    }
-    return status == MO_OK ? CLI_OK : CLI_FAILED;
+    free(tokens);
+    mo_model_close(model);
+    return code;
 }
 
 /* Is there something to measure, and does it fit? False after saying what is wrong. */
@@ -500,18 +486,56 @@ static int bench_server(cli_server_bench *server, const speeds *s, bool other)
 typedef struct request {
     const char *model, *text, *synthetic, *svg;
     int64_t layers, parallel;
+    int64_t draft, accepted, drafting; /* -1: not given */
     bool json;
 } request;
+
+static bool asks_for_drafts(const request *q, const cli_loading *l)
+{
+    return q->draft >= 0 || l->model.speculate != MO_SPECULATE_OFF;
+}
+
+/* Checks what the options of guesses say together. */
+static bool check_drafts(const request *q, const speeds *s, const cli_loading *l)
+{
+    if (q->accepted >= 0 && q->draft < 0) {
+        fprintf(stderr, "moraine bench: --accepted needs --draft K, the number of guesses in a step\n");
+        return false;
+    }
+    if (q->drafting >= 0 && (!asks_for_drafts(q, l) || !q->parallel || q->drafting > q->parallel)) {
+        fprintf(stderr, "moraine bench: --drafting needs --draft or --speculate, and --parallel with as many "
+                        "sequences or more\n");
+        return false;
+    }
+    if (q->draft >= 0 && l->model.draft_model) {
+        fprintf(stderr,
+                "moraine bench: --draft replays the model's own text, so --draft-model would not be used; "
+                "omit one of them\n");
+        return false;
+    }
+    if (asks_for_drafts(q, l) && (q->svg || s->depth || !s->prefill || !s->decode)) {
+        fprintf(stderr,
+                "moraine bench: with --draft or --speculate, omit --svg and --depth, and set --prefill "
+                "and --decode above 0\n");
+        return false;
+    }
+    if (asks_for_drafts(q, l) && q->parallel > CLI_DRAFTS_SEQUENCES) {
+        fprintf(stderr, "moraine bench: with --draft or --speculate, --parallel must be at most %d\n",
+                CLI_DRAFTS_SEQUENCES);
+        return false;
+    }
+    return true;
+}
 
 /* Checks what the options say together. */
 static int check(const request *q, const speeds *s, const char *url)
 {
     if (q->model && q->synthetic) {
-        fprintf(stderr, "moraine bench: give a model file or --synthetic NAME, not both\n");
+        fprintf(stderr, "moraine bench: give a model file or --synthetic MODEL, not both\n");
         return CLI_USAGE;
     }
     if (q->layers && !q->synthetic) {
-        fprintf(stderr, "moraine bench: --layers requires --synthetic NAME\n");
+        fprintf(stderr, "moraine bench: --layers requires --synthetic MODEL\n");
         return CLI_USAGE;
     }
     if (!check_alone("--svg supports", q->svg != NULL, q->parallel || url) ||
@@ -528,14 +552,27 @@ static int check(const request *q, const speeds *s, const char *url)
 static int bench_model(const request *q, speeds *s, cli_loading *l)
 {
     char made[512];
-    if (!cli_loading_set("bench", l)) {
+    if (!cli_loading_set("bench", l) || !check_drafts(q, s, l)) {
         return CLI_USAGE;
     }
-    int code = q->synthetic ? make_model(q->synthetic, q->layers, made, sizeof made) : CLI_OK;
+    int code =
+        q->synthetic ? cli_synthetic_make(q->synthetic, q->layers, &l->model, made, sizeof made) : CLI_OK;
     if (code != CLI_OK) {
         return code;
     }
     const char *path = cli_model_path("bench", q->synthetic ? made : q->model, q->json, &code);
+    if (path && asks_for_drafts(q, l)) {
+        const int64_t sequences = q->parallel ? q->parallel : 1;
+        cli_drafts d = {.sequences = sequences,
+                        .drafting = q->drafting >= 0 ? q->drafting : sequences,
+                        .prompt = s->prefill,
+                        .generated = s->decode,
+                        .rounds = s->rounds,
+                        .depth = q->draft >= 0 ? q->draft : 0,
+                        .accepted = q->accepted >= 0 ? q->accepted : 100,
+                        .chosen = l->model.speculate != MO_SPECULATE_OFF};
+        return bench_drafts(path, q->text, l, &d, q->json);
+    }
     if (path && q->parallel) {
         cli_parallel p = {
             .sequences = q->parallel, .prompt = s->prefill, .generated = s->decode, .rounds = s->rounds};
@@ -548,7 +585,7 @@ int cli_bench(int argc, char **argv)
 {
     cli_loading l = cli_loading_default();
     speeds s = {.prefill = 512, .decode = 64, .rounds = 5};
-    request q = {0};
+    request q = {.draft = -1, .accepted = -1, .drafting = -1};
     cli_server_bench server = {.key = getenv("LLAMA_API_KEY")};
     const cli_option own[] = {
         {"prefill", 0, CLI_INTEGER, "N", "prompt length in tokens; 0: skip (default: 512)", &s.prefill, 0,
@@ -561,15 +598,27 @@ int cli_bench(int argc, char **argv)
          64},
         {"parallel", 0, CLI_INTEGER, "N", "decode N sequences in parallel, each with its own prompt",
          &q.parallel, 1, CLI_PARALLEL_MAX},
+        {"draft", 0, CLI_INTEGER, "K",
+         "speed with K guesses in every step, by the model's own text, over that without; with --speculate "
+         "auto: at most K, as many as pay",
+         &q.draft, 1, 64},
+        {"accepted", 0, CLI_INTEGER, "P",
+         "with --draft: percent of the guesses that are right, if those before are (default: 100)",
+         &q.accepted, 0, 100},
+        {"drafting", 0, CLI_INTEGER, "N",
+         "with --parallel and --draft: only the first N sequences have guesses (default: all)", &q.drafting,
+         0, CLI_DRAFTS_SEQUENCES},
         {"server", 0, CLI_TEXT, "URL",
          "measure a running server, such as http://127.0.0.1:8080, "
          "with --parallel streams, each with a new prompt",
          &server.url, 0, 0},
         {"api-key", 0, CLI_TEXT, "KEY", "API key of that server (env: LLAMA_API_KEY)", &server.key, 0, 0},
         {"text", 0, CLI_TEXT, "FILE", "use the tokens of a text file instead of random ones", &q.text, 0, 0},
-        {"synthetic", 0, CLI_TEXT, "NAME",
-         "first create a model of this shape (see moraine synth "
-         "--list) as NAME.gguf in the current directory; it is kept",
+        {"synthetic", 0, CLI_TEXT, "MODEL",
+         "first create a model of this shape with random weights in the current directory; it is kept. "
+         "MODEL: a published shape (see "
+         "moraine synth --list), a file, a pulled model, or owner/repo[:quant], of which only the header is "
+         "read",
          &q.synthetic, 0, 0},
         {"layers", 0, CLI_INTEGER, "N", "with --synthetic: only the first N layers", &q.layers, 1, 1000},
         {"json", 'j', CLI_FLAG, NULL, "print JSON", &q.json, 0, 0},
@@ -578,6 +627,7 @@ int cli_bench(int argc, char **argv)
     cli_options options = {0};
     CLI_OPTIONS_ADD(&options, own);
     cli_loading_options(&options, &l);
+    cli_speculation_options(&options, &l);
     cli_learning_options(&options, &l);
     const cli_usage usage = {
         .command = "bench",
@@ -588,8 +638,10 @@ int cli_bench(int argc, char **argv)
                     "  moraine bench model.gguf --prefill 2048 --decode 128 --json\n"
                     "  moraine bench model.gguf --depth 8192 --prefill 2048\n"
                     "  moraine bench model.gguf --parallel 8 --prefill 256 --decode 64\n"
+                    "  moraine bench model.gguf --draft 8 --accepted 80\n"
                     "  moraine bench --server http://127.0.0.1:8080 --parallel 8 --prefill 256\n"
-                    "  moraine bench --synthetic gpt-oss-20b --layers 4\n",
+                    "  moraine bench --synthetic gpt-oss-20b --layers 4\n"
+                    "  moraine bench --synthetic ggml-org/gpt-oss-20b-GGUF --layers 4\n",
         .options = options.item,
         .foreign = true,
         .option_count = options.count,

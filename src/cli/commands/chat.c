@@ -13,6 +13,7 @@
 #include "cli/default_model.h"
 #include "cli/generate.h"
 #include "cli/homepath.h"
+#include "cli/images.h"
 #include "cli/input.h"
 #include "cli/loading.h"
 #include "cli/print/terminal.h"
@@ -30,12 +31,13 @@ typedef struct request {
 
 typedef struct dialog {
     const request *r;
-    const cli_loading *l;
+    cli_loading *l;
     char *path; /* of the model */
     mo_model *model;
     cli_generation generation, *g; /* &generation, or NULL */
     cli_chat_settings settings;
     cli_conversation c;
+    cli_images waiting; /* pictures of the next message */
     int64_t context;
     mo_thinking thinking;
     bool leave, failed;
@@ -74,7 +76,8 @@ static int open_model(dialog *chat, const char *path)
     mo_model_info info;
     int code = CLI_FAILED;
     chat->path = strdup(path);
-    chat->model = chat->path ? cli_loading_load("chat", path, chat->l, &code) : NULL;
+    const bool found = chat->path && cli_images_find_encoder("chat", path, CLI_ENCODER_IF_THERE, chat->l);
+    chat->model = found ? cli_loading_load("chat", path, chat->l, &code) : NULL;
     if (!chat->model) {
         close_model(chat);
         return code;
@@ -116,14 +119,33 @@ static void offer(void)
 static size_t prepare(dialog *chat)
 {
     size_t count = 0;
+    const cli_images *images = &chat->c.images;
     int32_t *ids = cli_conversation_tokens(&chat->c, "chat", chat->g->model, chat->thinking, &count);
-    const bool ok = ids && ((int64_t)count >= chat->context || cli_generation_set(chat->g, ids, count));
+    const bool ok = ids && ((int64_t)count >= chat->context ||
+                            (cli_generation_set(chat->g, ids, count) &&
+                             cli_generation_images(chat->g, images->item, images->count)));
     free(ids);
     return ok ? count : 0;
 }
 
-/* The answer to the conversation's last message. */
-static void answer(dialog *chat)
+/* The text and the pictures that wait become the last message. False, with nothing changed, after saying what is wrong. */
+static bool put(dialog *chat, const char *text)
+{
+    size_t length = strlen(text);
+    char *marked = chat->waiting.count ? cli_images_mark(&chat->waiting, text, &length) : strdup(text);
+    const size_t before = chat->c.count;
+    const bool said = marked && cli_conversation_say(&chat->c, "user", marked);
+    const bool ok = said && cli_conversation_attach(&chat->c, &chat->waiting);
+    if (marked && !ok) {
+        fprintf(stderr, "moraine chat: out of memory\n");
+        cli_conversation_forget(&chat->c, before);
+    }
+    free(marked);
+    return ok;
+}
+
+/* The answer to the conversation's last message. False: there is none, and the message can be put again. */
+static bool answer(dialog *chat)
 {
     cli_generation *g = chat->g;
     cli_interrupt_catch();
@@ -132,38 +154,36 @@ static void answer(dialog *chat)
     cli_interrupt_forget(); /* Ctrl-C ends the answer alone */
     chat->leave = cli_interrupt_is_final();
     const bool nothing = g->finish == CLI_FINISH_INTERRUPTED && g->answer.length == 0;
-    if (!answered || nothing ||
-        !cli_conversation_say(&chat->c, "assistant", g->answer.data ? g->answer.data : "")) {
-        cli_conversation_forget(&chat->c, chat->c.count - 1); /* the question can be put again */
-    } else if (g->finish == CLI_FINISH_CONTEXT) {
+    const bool said = answered && !nothing &&
+                      cli_conversation_say(&chat->c, "assistant", g->answer.data ? g->answer.data : "");
+    if (said && g->finish == CLI_FINISH_CONTEXT) {
         cli_wrapping_say(
             "The context of %lld tokens is full and the answer was cut off. To continue, use one of:",
             (long long)chat->context);
         offer();
     }
     chat->failed = !cli_stdout_flush();
+    return said;
 }
 
 static void ask(dialog *chat, const char *text)
 {
-    if (!cli_conversation_say(&chat->c, "user", text)) {
-        fprintf(stderr, "moraine chat: out of memory\n");
+    if (!put(chat, text)) {
         return;
     }
     const size_t count = prepare(chat);
-    if (count > 0 && (int64_t)count < chat->context) {
-        answer(chat);
+    const bool alone = chat->c.count == cli_conversation_fixed(&chat->c) + 1;
+    if (count > 0 && (int64_t)count < chat->context && answer(chat)) {
         return;
     }
-    const bool alone = chat->c.count == cli_conversation_fixed(&chat->c) + 1;
-    cli_conversation_forget(&chat->c, chat->c.count - 1);
-    if (count == 0) {
+    cli_conversation_take_back(&chat->c, &chat->waiting);
+    if ((int64_t)count < chat->context) {
         return;
     }
     if (alone) {
         cli_wrapping_say(
-            "This message alone takes %zu of the context's %lld tokens; shorten it or increase --ctx.", count,
-            (long long)chat->context);
+            "This message alone takes %zu of the context's %lld tokens; shorten it%s or increase --ctx.",
+            count, (long long)chat->context, chat->waiting.count ? ", remove its pictures with /undo" : "");
         return;
     }
     chat->pending = strdup(text);
@@ -198,11 +218,29 @@ static void say_nothing_asked(void)
     fprintf(stderr, "nothing to remove: no messages yet\n");
 }
 
+/* Pictures that wait for a message that is not written yet. False: there are none. */
+static bool remove_waiting(dialog *chat)
+{
+    const int count = chat->pending ? 0 : chat->waiting.count;
+    if (count) {
+        cli_images_close(&chat->waiting);
+        fprintf(stderr,
+                count == 1 ? "removed the picture of the next message\n"
+                           : "removed the %d pictures of the next message\n",
+                count);
+    }
+    return count > 0;
+}
+
 static void clear(dialog *chat, const char *argument)
 {
     const size_t fixed = cli_conversation_fixed(&chat->c), count = chat->c.count - fixed;
     (void)argument;
+    const bool removed = remove_waiting(chat);
     cli_conversation_forget(&chat->c, fixed);
+    if (count == 0 && removed) {
+        return;
+    }
     if (count == 0) {
         say_nothing_asked();
     } else {
@@ -214,6 +252,9 @@ static void clear(dialog *chat, const char *argument)
 static void undo(dialog *chat, const char *argument)
 {
     (void)argument;
+    if (remove_waiting(chat)) {
+        return;
+    }
     if (cli_conversation_undo(&chat->c)) {
         fprintf(stderr, "removed the last message and its answer; %zu messages are left\n",
                 chat->c.count - cli_conversation_fixed(&chat->c));
@@ -232,7 +273,7 @@ static void drop(dialog *chat, const char *argument)
         ask_again(chat);
         return;
     }
-    if (chat->pending && !cli_conversation_say(&chat->c, "user", chat->pending)) {
+    if (chat->pending && !put(chat, chat->pending)) {
         return;
     }
     int64_t needed = (int64_t)prepare(chat);
@@ -241,7 +282,7 @@ static void drop(dialog *chat, const char *argument)
         needed = (int64_t)prepare(chat);
     }
     if (chat->pending) {
-        cli_conversation_forget(&chat->c, chat->c.count - 1);
+        cli_conversation_take_back(&chat->c, &chat->waiting);
     }
     if (dropped > 1) {
         fprintf(stderr, "removed the %d oldest messages and their answers\n", dropped);
@@ -271,21 +312,17 @@ static void regenerate(dialog *chat, const char *argument)
     if (info.temperature == 0.0f) {
         fprintf(stderr, "at temperature 0 the answer stays the same; /set temp 0.8 changes that\n");
     }
-    char *question = strdup(c->messages[c->count - 2].content);
     char *before = strdup(c->messages[c->count - 1].content);
-    const size_t count = c->count - 1;
-    cli_conversation_forget(c, count);
-    const size_t tokens = question && before ? prepare(chat) : 0;
-    if (tokens > 0 && (int64_t)tokens < chat->context) {
-        answer(chat);
+    if (!before) {
+        fprintf(stderr, "moraine chat: out of memory\n");
+        return;
     }
-    if (question && before && c->count < count) { /* it was interrupted before its first word */
-        cli_conversation_say(c, "user", question);
-    }
-    if (question && before && c->count == count) {
+    cli_conversation_forget(c, c->count - 1);
+    const size_t tokens = prepare(chat);
+    const bool answered = tokens > 0 && (int64_t)tokens < chat->context && answer(chat);
+    if (!answered) { /* perhaps it was interrupted before its first word */
         cli_conversation_say(c, "assistant", before);
     }
-    free(question);
     free(before);
 }
 
@@ -346,6 +383,12 @@ static void change_model(dialog *chat, const char *name)
     if (!found || cli_check_model("chat", found, chat->l) != CLI_OK) {
         return;
     }
+    if (chat->c.images.count || chat->waiting.count) {
+        cli_wrapping_say(
+            "the pictures of this conversation are prepared for this model; remove them with /undo "
+            "or /clear first");
+        return;
+    }
     char *before = strdup(chat->path), *path = strdup(found);
     if (!before || !path) {
         fprintf(stderr, "moraine chat: out of memory\n");
@@ -365,9 +408,9 @@ static void print_speed(dialog *chat, const char *argument)
     const cli_generation *g = chat->g;
     (void)argument;
     if (g->answer_tokens) {
-        fprintf(stderr, "prompt %lld tokens, %.1f tokens/s; answer %lld tokens, %.1f tokens/s\n",
-                (long long)g->prompt_tokens, (double)g->prompt_tokens / g->prompt_seconds,
-                (long long)g->answer_tokens, (double)g->answer_tokens / g->answer_seconds);
+        char answer[64];
+        fprintf(stderr, "prompt %lld tokens, %.1f tokens/s; answer %s\n", (long long)g->prompt_tokens,
+                (double)g->prompt_tokens / g->prompt_seconds, cli_answer_speed(g, answer));
     } else {
         fprintf(stderr, "no answer yet\n");
     }
@@ -383,8 +426,42 @@ static void apply(dialog *chat, const char *argument)
     cli_profile_apply(chat->g->model, argument);
 }
 
+/* Computes a picture's rows at once, so that people see what it costs and whether it can be read. */
+static void add_image(dialog *chat, const char *path)
+{
+    mo_image_info info;
+    if (chat->r->session) {
+        cli_wrapping_say("moraine chat: --session does not keep pictures; start moraine chat without it");
+        return;
+    }
+    if (!mo_model_reads_pictures(chat->model)) {
+        cli_wrapping_say(
+            "moraine chat: %s reads no pictures here: that needs the encoder of the model, a file "
+            "whose name has \"mmproj\" and ends in .gguf, beside the model or named with --mmproj",
+            model_name(chat));
+        return;
+    }
+    if (strcmp(path, "-") == 0) { /* where the conversation comes from */
+        fprintf(stderr, "moraine chat: /image needs the name of a file\n");
+        return;
+    }
+    if (!cli_check_readable("chat", "/image", path) ||
+        !cli_images_add(&chat->waiting, "chat", chat->model, path)) {
+        return;
+    }
+    mo_image_describe(chat->waiting.item[chat->waiting.count - 1], &info, sizeof info);
+    cli_wrapping_say("%s: %lld x %lld pixels, %lld rows in the place of tokens; part of your next message",
+                     path, (long long)info.file_width, (long long)info.file_height, (long long)info.tokens);
+}
+
 static void save(dialog *chat, const char *path)
 {
+    if (chat->c.images.count) {
+        cli_wrapping_say(
+            "moraine chat: pictures are not saved; remove the messages that have some with /undo, "
+            "/drop or /clear");
+        return;
+    }
     if (cli_session_file_write(path, chat->g, &chat->c, false)) {
         fprintf(stderr, "saved to %s: %zu messages\n", path, chat->c.count);
     }
@@ -428,6 +505,7 @@ static const struct command {
     {"/undo", NULL, "remove the last message and its answer", undo},
     {"/drop", NULL, "remove the oldest messages until half the context is free", drop},
     {"/clear", NULL, "start over (the system message stays)", clear},
+    {"/image", "FILE", "add a picture to your next message", add_image},
     {"/system", "[TEXT]", "show or replace the system message; \"\" removes it", set_system},
     {"/set", "[NAME VALUE]", "show or change settings, such as /set temp 0.5", set},
     {"/model", "[NAME|FILE]", "show or change the model; the conversation stays", change_model},
@@ -457,9 +535,24 @@ static void help(dialog *chat, const char *argument)
             fprintf(stderr, "  %-20s%s\n", left, commands[i].help);
         }
     }
-    cli_wrapping_say(
-        "Tab completes commands. For a message of several lines, end a line with \\, put it between "
-        "\"\"\" and \"\"\", or paste it.");
+    cli_wrapping_say("Tab completes commands and names of files. For a message of several lines, end a line "
+                     "with \\, put it between "
+                     "\"\"\" and \"\"\", or paste it.");
+}
+
+/* The name of a file as Tab and terminals write it: with \ before what is special, or between quotes. One that is there is taken as it is. */
+static void unquote(char *path)
+{
+    const char quote = path[0] == '\'' || path[0] == '"' ? path[0] : '\0';
+    char *to = path;
+    if (access(path, F_OK) == 0) {
+        return;
+    }
+    for (const char *from = path + (quote != '\0'); *from && *from != quote; from++) {
+        from += !quote && from[0] == '\\' && from[1];
+        *to++ = *from;
+    }
+    *to = '\0';
 }
 
 /* Runs a command with what follows it, in which ~/ is the home directory. */
@@ -472,6 +565,9 @@ static void run_with(dialog *chat, const struct command *c, const char *argument
     }
     for (size_t length = strlen(path); length > 0 && path[length - 1] == ' '; length--) {
         path[length - 1] = '\0'; /* that Tab has put behind it */
+    }
+    if (c->argument && strstr(c->argument, "FILE")) {
+        unquote(path);
     }
     c->run(chat, path);
     free(path);
@@ -552,6 +648,7 @@ static int talk(dialog *chat, const cli_session_file *saved)
         }
     }
     cli_conversation_close(&chat->c);
+    cli_images_close(&chat->waiting);
     return code;
 }
 
@@ -620,17 +717,20 @@ int cli_chat(int argc, char **argv)
     CLI_OPTIONS_ADD(&options, own);
     cli_sampling_options(&options, &s);
     cli_loading_options(&options, &l);
+    cli_image_options(&options, &l);
     cli_learning_options(&options, &l);
+    cli_speculation_options(&options, &l);
     const cli_usage usage = {
         .command = "chat",
         .arguments = "[MODEL]",
-        .description = "Interactive conversation with line editing and history. A "
-                       "line that ends with \\ continues on the next one; \"\"\" "
-                       "starts and ends a message of several lines; pasted text "
-                       "is one message. Ctrl-C stops an answer, Ctrl-D or /exit "
-                       "quits; /save and /load store and resume a conversation, "
-                       "/drop frees part of a full context, /help lists all commands. On a terminal, "
-                       "answers are wrapped between words." CLI_DEFAULT_MODEL_HELP,
+        .description =
+            "Interactive conversation with line editing and history. A "
+            "line that ends with \\ continues on the next one; \"\"\" "
+            "starts and ends a message of several lines; pasted text "
+            "is one message. Ctrl-C stops an answer, Ctrl-D or /exit "
+            "quits; /image adds a picture to a message, /save and /load store and resume a conversation, "
+            "/drop frees part of a full context, /help lists all commands. On a terminal, "
+            "answers are wrapped between words." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine chat\n"
                     "  moraine chat model.gguf\n"
                     "  moraine chat model.gguf --system 'Answer in one sentence.' --temp 0.3\n"

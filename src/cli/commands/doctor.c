@@ -1,4 +1,4 @@
-/* moraine doctor: what on this machine keeps models slow, and what fixes it. */
+/* moraine doctor: what makes models slow on this machine, and how to fix it. */
 #include <moraine_tools.h>
 
 #include <stdio.h>

@@ -568,6 +568,7 @@ int cli_eval(int argc, char **argv)
                     "  moraine eval model.gguf --tokens ids.txt --save-logits exact.f32 --kv f32\n"
                     "  moraine eval model-q4.gguf --tokens ids.txt --compare exact.f32\n",
         .options = options.item,
+        .foreign = true,
         .option_count = options.count,
         .min_arguments = 0,
         .max_arguments = 2,
@@ -576,6 +577,8 @@ int cli_eval(int argc, char **argv)
     int code = cli_options_parse(&usage, argc, argv, &first);
     if (code >= 0) {
         return code;
+    }
+    for (argc = first; argv[argc]; argc++) { /* fewer words may be left of llama.cpp's */
     }
     /* A lone argument is a text where there is none else, unless it looks like a model. */
     const bool alone = argc - first == 1 && texts.count == 0 && !ids && !cli_model_name(argv[first]);

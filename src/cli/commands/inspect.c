@@ -1,4 +1,5 @@
 /* moraine inspect: what a model file holds, and what one token reads of it. */
+#include <moraine_server.h>
 #include <moraine_tools.h>
 
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include "cli/commands/commands.h"
 #include "cli/default_model.h"
 #include "cli/messages.h"
+#include "cli/model_header.h"
 #include "cli/options.h"
 #include "cli/print/json.h"
 #include "cli/print/terminal.h"
@@ -77,11 +79,15 @@ static void print_model(const mo_file *file, const mo_file_info *s)
     print_text_row(file, "name", "general.name");
     print_text_row(file, "architecture", "general.architecture");
     printf("  %-18s%s\n", "parameters", cli_count_text((uint64_t)s->parameters, a));
-    printf("  %-18s%d", "layers", s->layers);
-    if (s->mtp_layers) {
-        printf(" (and %d multi-token prediction layers, not used)", s->mtp_layers);
+    if (s->layers) {
+        printf("  %-18s%d\n", "layers", s->layers);
     }
-    putchar('\n');
+    if (s->mtp_layers) {
+        printf("  %-18s%d layer%s for multi-token prediction, %s; %s\n",
+               s->mtp_layers == 1 ? "MTP head" : "MTP heads", s->mtp_layers, s->mtp_layers == 1 ? "" : "s",
+               cli_bytes_text((uint64_t)s->mtp_bytes, a),
+               s->mtp_heads ? "it can guess tokens" : "this version cannot run it");
+    }
     if (s->experts) {
         printf("  %-18s%d in each of %d layers, %d used per token\n", "experts", s->experts, s->expert_layers,
                s->experts_used);
@@ -93,6 +99,35 @@ static void print_model(const mo_file *file, const mo_file_info *s)
            cli_bytes_text((uint64_t)s->tensor_bytes, b), (long long)s->tensors);
     printf("  %-18sGGUF version %d, %d %s\n", "container", s->version, s->parts,
            s->parts == 1 ? "file" : "files");
+}
+
+/* Of a clip file. */
+static void print_encoder(const mo_file *file)
+{
+    mo_encoder_info e;
+    mo_error err;
+    char a[32];
+    const mo_status status = mo_file_encoder(file, &e, sizeof e, &err);
+    if (status == MO_ENOENT) {
+        return;
+    }
+    heading("Encoder of pictures");
+    if (status == MO_OK) {
+        printf("  %-18s%s\n", "projector", e.projector);
+    }
+    if (status != MO_OK) {
+        printf("  %-18sno: %s\n", "supported", err.detail);
+        return;
+    }
+    printf("  %-18s%d of width %lld with %d heads\n", "layers", e.layers, (long long)e.width, e.heads);
+    printf("  %-18s%lld x %lld pixels; %lld x %lld of them make a token\n", "patches", (long long)e.patch,
+           (long long)e.patch, (long long)e.merge, (long long)e.merge);
+    printf("  %-18s%lld to %lld per picture\n", "tokens", (long long)e.min_tokens, (long long)e.max_tokens);
+    printf("  %-18sof width %lld", "for text models", (long long)e.text_width);
+    if (e.features) {
+        printf(" with DeepStack in %d layers", e.features);
+    }
+    printf("\n  %-18s%s\n", "in memory", cli_bytes_text((uint64_t)e.weight_bytes, a));
 }
 
 static double percent(int64_t part, int64_t whole)
@@ -220,16 +255,17 @@ static void print_tensors(const mo_file *file)
 
 static json_t *summary_json(const mo_file_info *s)
 {
-    return json_pack("{s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:b}",
-                     "architecture", cli_json_string(s->architecture), "name", cli_json_string(s->name),
-                     "container_version", s->version, "file_bytes", (json_int_t)s->file_bytes, "tensors",
-                     (json_int_t)s->tensors, "parameters", (json_int_t)s->parameters, "tensor_bytes",
-                     (json_int_t)s->tensor_bytes, "context_length", (json_int_t)s->context_length, "layers",
-                     s->layers, "mtp_layers", s->mtp_layers, "expert_layers", s->expert_layers, "experts",
-                     s->experts, "experts_used", s->experts_used, "expert_bytes_min",
-                     (json_int_t)s->expert_bytes_min, "expert_bytes_max", (json_int_t)s->expert_bytes_max,
-                     "expert_bytes_total", (json_int_t)s->expert_bytes_total, "output_tied",
-                     (int)s->output_tied);
+    return json_pack(
+        "{s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:i, s:i, s:i, s:I, s:I, s:I, s:b}",
+        "architecture", cli_json_string(s->architecture), "name", cli_json_string(s->name),
+        "container_version", s->version, "file_bytes", (json_int_t)s->file_bytes, "tensors",
+        (json_int_t)s->tensors, "parameters", (json_int_t)s->parameters, "tensor_bytes",
+        (json_int_t)s->tensor_bytes, "context_length", (json_int_t)s->context_length, "layers", s->layers,
+        "mtp_layers", s->mtp_layers, "mtp_heads", s->mtp_heads, "mtp_bytes", (json_int_t)s->mtp_bytes,
+        "expert_layers", s->expert_layers, "experts", s->experts, "experts_used", s->experts_used,
+        "expert_bytes_min", (json_int_t)s->expert_bytes_min, "expert_bytes_max",
+        (json_int_t)s->expert_bytes_max, "expert_bytes_total", (json_int_t)s->expert_bytes_total,
+        "output_tied", (int)s->output_tied);
 }
 
 static json_t *token_json(const mo_file_info *s)
@@ -251,11 +287,12 @@ static json_t *formats_json(const mo_file_info *s)
     return list;
 }
 
-static json_t *parts_json(const mo_file *file)
+static json_t *parts_json(const cli_model_header *h, const mo_file *file)
 {
     json_t *list = json_array();
     for (int i = 0; i < mo_file_parts(file); i++) {
-        json_array_append_new(list, cli_json_string(mo_file_part_path(file, i)));
+        const char *path = mo_file_part_path(file, i);
+        json_array_append_new(list, cli_json_string(strcmp(path, h->path) == 0 ? h->name : path));
     }
     return list;
 }
@@ -299,32 +336,83 @@ static json_t *tensors_json(const mo_file *file)
     return list;
 }
 
-static int print_json(const mo_file *file, const mo_file_info *s)
+/* Of a clip file; NULL of others. */
+static json_t *encoder_json(const mo_file *file)
 {
-    return cli_json_print(json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "parts", parts_json(file), "summary",
-                                    summary_json(s), "token_bytes", token_json(s), "formats", formats_json(s),
-                                    "metadata", metadata_json(file), "tensors", tensors_json(file)));
+    mo_encoder_info e;
+    mo_error err;
+    const mo_status status = mo_file_encoder(file, &e, sizeof e, &err);
+    if (status == MO_ENOENT) {
+        return NULL;
+    }
+    if (status != MO_OK) {
+        return json_pack("{s:b, s:o}", "supported", 0, "error", cli_json_string(err.detail));
+    }
+    return json_pack("{s:b, s:o, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I}", "supported", 1,
+                     "projector", cli_json_string(e.projector), "layers", e.layers, "heads", e.heads, "width",
+                     (json_int_t)e.width, "patch", (json_int_t)e.patch, "merge", (json_int_t)e.merge,
+                     "min_tokens", (json_int_t)e.min_tokens, "max_tokens", (json_int_t)e.max_tokens,
+                     "text_width", (json_int_t)e.text_width, "deepstack_layers", e.features, "weight_bytes",
+                     (json_int_t)e.weight_bytes);
+}
+
+static int print_json(const cli_model_header *h, const mo_file *file, const mo_file_info *s)
+{
+    json_t *all = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "parts", parts_json(h, file), "summary",
+                            summary_json(s), "token_bytes", token_json(s), "formats", formats_json(s),
+                            "metadata", metadata_json(file), "tensors", tensors_json(file));
+    json_t *encoder = encoder_json(file);
+    if (encoder) {
+        json_object_set_new(all, "encoder", encoder);
+    }
+    return cli_json_print(all);
 }
 
 /* ---- Command ---- */
 
-static int fail(const mo_error *err)
+static int fail(const cli_model_header *h, mo_error *err)
 {
+    cli_model_header_say(h, err->detail, sizeof err->detail);
     cli_say_error("inspect", err);
     return CLI_FAILED;
 }
 
-static int print_tables(const mo_file *file, const mo_file_info *s, bool metadata, bool tensors)
+static int print_tables(const cli_model_header *h, const mo_file *file, const mo_file_info *s, bool metadata,
+                        bool tensors)
 {
-    printf("%s\n", mo_file_part_path(file, 0));
+    printf("%s\n", h->name);
     print_model(file, s);
     print_formats(s);
     print_experts(s);
-    print_token(s);
+    print_encoder(file);
+    if (s->layers) {
+        print_token(s);
+    }
     int code = metadata ? print_metadata(file) : CLI_OK;
     if (tensors && code == CLI_OK) {
         print_tensors(file);
     }
+    return code;
+}
+
+static int inspect(const char *model, bool json, bool metadata, bool tensors)
+{
+    mo_error err;
+    mo_file *file = NULL;
+    mo_file_info summary;
+    cli_model_header h;
+    int code = cli_model_header_open("inspect", model, json, &h);
+    if (code != CLI_OK) {
+        return code;
+    }
+    if (mo_file_open(h.path, &file, &err) != MO_OK ||
+        mo_file_summarize(file, &summary, sizeof summary, &err) != MO_OK) {
+        code = fail(&h, &err);
+    } else {
+        code = json ? print_json(&h, file, &summary) : print_tables(&h, file, &summary, metadata, tensors);
+    }
+    mo_file_close(file);
+    cli_model_header_close(&h);
     return code;
 }
 
@@ -341,10 +429,14 @@ int cli_inspect(int argc, char **argv)
     const cli_usage usage = {
         .command = "inspect",
         .arguments = "[MODEL]",
-        .description = "Shows the contents of a GGUF model: formats, expert sizes, "
-                       "and the bytes read per token when nothing is cached. Reads "
-                       "only the header. For a split model, name the first part." CLI_DEFAULT_MODEL_HELP,
+        .description =
+            "Shows the contents of a GGUF model: formats, expert sizes, "
+            "and the bytes read per token when nothing is cached. Reads "
+            "only the header. For a split model, name the first part. MODEL may also be a name that "
+            "moraine synth --list prints, or owner/repo[:quant], of which the header is "
+            "downloaded." CLI_DEFAULT_MODEL_HELP,
         .examples = "  moraine inspect model.gguf\n"
+                    "  moraine inspect gpt-oss-120b\n"
                     "  moraine inspect --tensors model-00001-of-00003.gguf\n"
                     "  moraine inspect --json model.gguf | jq .token_bytes.total\n",
         .options = options,
@@ -356,23 +448,7 @@ int cli_inspect(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    mo_error err;
-    mo_file *file;
-    mo_file_info summary;
-    const char *path = cli_model_path("inspect", argv[first], json, &code);
-    if (!path) {
-        return code;
-    }
-    if (mo_file_open(path, &file, &err) != MO_OK) {
-        return fail(&err);
-    }
-    if (mo_file_summarize(file, &summary, sizeof summary, &err) != MO_OK) {
-        code = fail(&err);
-    } else {
-        code = json ? print_json(file, &summary) : print_tables(file, &summary, metadata, tensors);
-    }
-    mo_file_close(file);
-    return code;
+    return inspect(argv[first], json, metadata, tensors);
 }
 
 /* moraine show: the same in a few lines. */
@@ -415,6 +491,7 @@ int cli_show(int argc, char **argv)
         printf("%s\n", mo_file_part_path(file, 0));
         print_model(file, &summary);
         print_formats(&summary);
+        print_encoder(file);
         code = CLI_OK;
     }
     mo_file_close(file);

@@ -7,11 +7,15 @@
 #include "cli/check.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/plan_chart.h"
+#include "cli/commands/plan_for.h"
 #include "cli/commands/plan_hosts.h"
 #include "cli/default_model.h"
+#include "cli/described.h"
 #include "cli/idle.h"
+#include "cli/images.h"
 #include "cli/loading.h"
 #include "cli/messages.h"
+#include "cli/model_header.h"
 #include "cli/options.h"
 #include "cli/print/json.h"
 #include "cli/print/plan_words.h"
@@ -80,6 +84,23 @@ static void print_device(const mo_plan_report *r, const char *kv)
     print_place("total", d->used_bytes, together);
 }
 
+/* What is part of other lines: memory for guessed tokens, and for pictures. */
+static void print_guesses(const mo_plan_report *r)
+{
+    char note[96];
+    if (r->drafts) {
+        snprintf(note, sizeof note, "up to %lld a step; part of the lines above", (long long)r->drafts);
+        print_place("  for guesses", r->draft_bytes, note);
+    }
+    if (r->head_bytes) {
+        print_place(r->draft_model ? "  draft model" : "  MTP head", r->head_bytes,
+                    "with its KV cache; part of the lines above");
+    }
+    if (r->encoder_bytes) {
+        print_place("  encoder", r->encoder_bytes, "of pictures, with its work; part of the lines above");
+    }
+}
+
 static void print_ram(const mo_plan_report *r, const char *kv)
 {
     char positions[64], batch[64], buffers[64] = "", slots[96] = "", ceiling[32], together[64];
@@ -107,6 +128,7 @@ static void print_ram(const mo_plan_report *r, const char *kv)
     print_place("working memory", r->work_bytes, batch);
     print_place("staging", r->staging_bytes, buffers);
     print_place("program, other", r->other_bytes, "");
+    print_guesses(r);
     print_place("total", r->used_bytes, together);
 }
 
@@ -264,15 +286,51 @@ static void print_device_reasons(const mo_plan_report *r)
     cli_terminal_wrap(d->lane, 20);
     printf("  %-18sVRAM %.0f GB/s, link %.1f GB/s, RAM while both are busy %.1f GB/s\n", "GPU rates",
            d->memory_bytes_s / 1e9, d->link_bytes_s / 1e9, d->host_bytes_s / 1e9);
-    if (!d->measured) {
+    if (!d->measured && !r->described[0]) {
         printf("  %-18sat least in part estimated; moraine probe measures them\n", "");
     }
+}
+
+/* What the batch is chosen for, and what its neighbours would do. */
+static void print_batches(const mo_plan_report *r)
+{
+    char work[32], prompt[32], all[32];
+    const long long tokens = (long long)r->prompt_tokens;
+    if (!r->batches[0].batch && !r->batches[2].batch) {
+        return;
+    }
+    printf("\n%s%-18s%10s  %16s  %12s  %12s%s\n", cli_terminal_bold(), "Batch", "work memory",
+           r->experts == 0               ? ""
+           : r->device.ceiling_bytes > 0 ? "experts VRAM/RAM"
+                                         : "experts in RAM",
+           "prompt", "with answer", cli_terminal_plain());
+    for (int i = 0; i < 3; i++) {
+        const mo_plan_report_batch *b = &r->batches[i];
+        char experts[48] = "";
+        if (b->batch == 0) {
+            continue;
+        }
+        if (r->experts && r->device.ceiling_bytes > 0) {
+            snprintf(experts, sizeof experts, "%lld / %lld", (long long)b->vram_experts,
+                     (long long)b->ram_experts);
+        } else if (r->experts) {
+            snprintf(experts, sizeof experts, "%lld", (long long)b->ram_experts);
+        }
+        printf("%c %-16lld%11s  %16s  %12s  %12s\n", i == 1 ? '*' : ' ', (long long)b->batch,
+               cli_bytes_text((uint64_t)b->work_bytes, work), experts,
+               cli_seconds_text(b->prompt_seconds, prompt), cli_seconds_text(b->seconds, all));
+    }
+    printf("  chosen for a chat: a prompt of %lld tokens, an answer of %lld\n", tokens, tokens / 8);
 }
 
 static void print_reasons(const mo_plan_report *r)
 {
     char a[32], b[32], batch[256];
     heading("Why");
+    if (r->described[0]) {
+        printf("  %-18s", "described machine");
+        cli_terminal_wrap(r->described, 20);
+    }
     printf("  %-18s", "ceiling");
     cli_terminal_wrap(r->why, 20);
     printf("  %-18sminimum %s; %s to hold everything\n", "needed",
@@ -280,7 +338,9 @@ static void print_reasons(const mo_plan_report *r)
     printf("  %-18smemory %.1f GB/s, matrix products reach %.0f %% of it; disk %.2f GB/s%s\n", "rates",
            r->ram_bytes_s / 1e9, 100 * r->compute_share, r->disk_bytes_s / 1e9,
            r->disk_learned ? ", measured during earlier runs" : "");
-    if (!r->measured) {
+    if (r->described[0]) {
+        printf("  %-18sderived from published figures, not measured\n", "");
+    } else if (!r->measured) {
         printf("  %-18sat least in part conservative defaults; moraine probe measures them\n", "");
     }
     snprintf(batch, sizeof batch, "%lld tokens: %s", (long long)r->batch, r->batch_why);
@@ -291,13 +351,14 @@ static void print_reasons(const mo_plan_report *r)
 
 static int print_table(const char *path, const mo_plan_report *r, const char *kv)
 {
-    printf("%s\n%s: %s\n", path, r->mode, cli_plan_words(r));
+    printf("%s\n%s (mode: %s)\n", path, cli_plan_words(r), r->mode);
     print_device(r, kv);
     print_ram(r, kv);
     print_classes(r);
     print_disk(r);
     print_speed(r);
     print_hot_cache(r);
+    print_batches(r);
     print_reasons(r);
     return CLI_OK;
 }
@@ -322,14 +383,20 @@ static int print_json(const char *path, const mo_plan_report *r, const char *kv)
 
 /* ---- Command ---- */
 
-static int make_plan(const char *path, const cli_loading *l, const char *machine, const char *svg, bool json)
+typedef struct request {
+    const char *model, *svg, *hosts, *divide, *pc;
+    mo_plan_extra extra;
+    bool json;
+} request;
+
+static int make_plan(const cli_model_header *h, const cli_loading *l, const request *q)
 {
     const char *kv = cli_kv_name(l->model.kv);
-    const mo_plan_extra extra = {.size = sizeof extra, .machine = machine};
     mo_error err;
     mo_plan_report report;
-    const mo_status status = mo_plan_file(path, &l->model, &extra, &report, sizeof report, &err);
+    const mo_status status = mo_plan_file(h->path, &l->model, &q->extra, &report, sizeof report, &err);
     if (status != MO_OK) {
+        cli_model_header_say(h, err.detail, sizeof err.detail);
         cli_say_error("plan", &err);
         return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
     }
@@ -338,23 +405,25 @@ static int make_plan(const char *path, const cli_loading *l, const char *machine
     cli_name_options(report.device.why, sizeof report.device.why);
     cli_name_options(report.device.lane, sizeof report.device.lane);
     cli_name_options(report.batch_why, sizeof report.batch_why);
-    if (svg && !cli_plan_chart(path, &report, svg)) {
+    if (q->svg && !cli_plan_chart(h->name, &report, q->svg)) {
         return CLI_FAILED;
     }
-    return json ? print_json(path, &report, kv) : print_table(path, &report, kv);
+    return q->json ? print_json(h->name, &report, kv) : print_table(h->name, &report, kv);
 }
 
-typedef struct request {
-    const char *model, *svg, *hosts, *machine, *divide;
-    bool json;
-} request;
+static bool describes(const mo_plan_extra *e)
+{
+    return e->cpu || e->disk || strcmp(e->gpu, "auto") != 0;
+}
 
-/* What would be said of one machine, and says nothing of several. NULL: nothing was given. */
+/* What has no effect with several machines. NULL: nothing was given. */
 static const char *idle_with_hosts(const request *q, const cli_loading *l)
 {
     const mo_model_options *m = &l->model;
     return m->ram_bytes                                ? "--ram"
-           : q->machine                                ? "--machine"
+           : q->extra.machine                          ? "--machine"
+           : describes(&q->extra)                      ? "a described machine (--gpu, --cpu, --disk)"
+           : q->pc                                     ? "--for"
            : strcmp(m->device, "auto") != 0            ? "--device"
            : l->vram.count                             ? "--vram"
            : l->postfetch                              ? "--postfetch"
@@ -363,13 +432,38 @@ static const char *idle_with_hosts(const request *q, const cli_loading *l)
            : l->lora_scaled.count                      ? "--lora-scaled"
            : m->cpu_moe                                ? "--cpu-moe"
            : m->learning.hot_cache.file                ? "--moe-hot-cache"
+           : m->speculate != MO_SPECULATE_OFF          ? "--speculate"
+           : m->draft_max                              ? "--draft-max"
+           : m->draft_model                            ? "--draft-model"
            : q->svg                                    ? "--svg"
                                                        : NULL;
 }
 
+/* Ways of describing a machine that exclude each other. False after saying so. */
+static bool check_machine(const request *q, const cli_loading *l)
+{
+    const mo_plan_extra *e = &q->extra;
+    const bool gpu = strcmp(e->gpu, "auto") != 0;
+    const char *wrong =
+        e->machine && describes(e) ? "give --machine or its parts (--gpu, --cpu, --disk), not both"
+        : gpu && strcmp(l->model.device, "auto") != 0
+            ? "--gpu describes a GPU that need not be here; omit --device"
+        : gpu && l->vram.count > 1 ? "--gpu describes one GPU; give --vram one size"
+        : q->pc && (e->machine || describes(e) || l->model.ram_bytes || l->vram.count || l->model.context)
+            ? "--for says what the PC has, and plans for two contexts; omit --ram, --vram, --ctx, --gpu, "
+              "--cpu, "
+              "--disk and --machine"
+        : q->pc && q->svg ? "--for prints two plans; --svg draws one"
+                          : NULL;
+    if (wrong) {
+        fprintf(stderr, "moraine plan: %s\n", wrong);
+    }
+    return !wrong;
+}
+
 static int plan_for(const request *q, cli_loading *l)
 {
-    int code = CLI_OK;
+    cli_model_header h;
     if (!cli_loading_set("plan", l)) {
         return CLI_USAGE;
     }
@@ -379,22 +473,46 @@ static int plan_for(const request *q, cli_loading *l)
                 q->hosts ? "with" : "without");
         return CLI_USAGE;
     }
+    if (!check_machine(q, l)) {
+        return CLI_USAGE;
+    }
     if (!cli_check_writable("plan", "--svg", q->svg)) {
         return CLI_FAILED;
     }
     cli_idle_streaming("plan", l);
-    const char *path = cli_model_path("plan", q->model, q->json, &code);
-    if (!path) {
+    int code = cli_model_header_open("plan", q->model, q->json, &h);
+    if (code != CLI_OK) {
         return code;
     }
-    cli_check_length("plan", path, l);
-    return q->hosts ? cli_plan_hosts(path, q->hosts, q->divide, &l->model, q->json)
-                    : make_plan(path, l, q->machine, q->svg, q->json);
+    if (!cli_images_find_encoder("plan", h.path, CLI_ENCODER_NAMED, l)) {
+        cli_model_header_close(&h);
+        return CLI_USAGE;
+    }
+    cli_check_length("plan", h.path, l);
+    code = q->hosts ? cli_plan_hosts(h.path, q->hosts, q->divide, &l->model, q->json)
+           : q->pc  ? cli_plan_for(&h, q->pc, l, q->json)
+                    : make_plan(&h, l, q);
+    cli_model_header_close(&h);
+    return code;
+}
+
+static int list_gpus(void)
+{
+    mo_known_gpu_info g;
+    char memory[32];
+    printf("%s%-18s %-24s %10s  %12s  %s%s\n", cli_terminal_bold(), "Name", "GPU", "memory", "memory rate",
+           "link, expected", cli_terminal_plain());
+    for (int i = 0; mo_known_gpu(i, &g, sizeof g); i++) {
+        printf("%-18s %-24s %10s  %7.0f GB/s  %7.1f GB/s\n", g.name, g.title,
+               cli_bytes_text((uint64_t)g.memory_bytes, memory), g.memory_bytes_s / 1e9,
+               g.link_bytes_s / 1e9);
+    }
+    return CLI_OK;
 }
 
 int cli_plan(int argc, char **argv)
 {
-    request q = {0};
+    request q = {.extra = {.size = sizeof q.extra, .gpu = "auto"}};
     cli_loading l = cli_loading_default();
     const cli_option own[] = {
         {"ram", 0, CLI_SIZE, "SIZE",
@@ -405,7 +523,12 @@ int cli_plan(int argc, char **argv)
          "plan for another machine: a JSON file with "
          "ram_bytes, ram_bytes_s, disk_bytes_s and others, "
          "as written by moraine probe (default: this machine)",
-         &q.machine, 0, 0},
+         &q.extra.machine, 0, 0},
+        CLI_DESCRIBED_OPTIONS(q.extra),
+        {"for", 0, CLI_TEXT, "PC",
+         "two lines for a PC: GPU, RAM and, if they differ from a common PC's, memory and disk, "
+         "as in \"rtx-3060, 32G, ddr5, nvme-4\"",
+         &q.pc, 0, 0},
         {"hosts", 0, CLI_TEXT, "FILE",
          "plan for several machines that share the model: a text file with "
          "one line per machine, as in \"anna ram=64G link=10Gbit/s latency=30us\"; "
@@ -421,26 +544,37 @@ int cli_plan(int argc, char **argv)
     cli_options all = {0}, options = {0};
     CLI_OPTIONS_ADD(&all, own); /* these come first: their help replaces that of other commands */
     cli_loading_options(&all, &l);
+    cli_image_options(&all, &l);
     cli_learning_options(&all, &l);
+    cli_speculation_options(&all, &l);
     cli_options_pick(
         &options, &all,
-        "ram ctx batch kv machine hosts divide lora lora-scaled device vram postfetch postfetch-enable "
+        "ram ctx batch kv gpu cpu disk for machine hosts divide lora lora-scaled mmproj no-mmproj "
+        "image-min-tokens image-max-tokens device vram "
+        "postfetch postfetch-enable speculate draft-max draft-model "
         "prompt-precision cpu-moe moe-hot-cache moe-hot-cache-max-mib "
         "moe-hot-cache-auto-reserve-mib moe-hot-cache-update-rate moe-hot-cache-weighting "
         "moe-hot-cache-layer-curve streaming json svg");
     const cli_usage usage = {
         .command = "plan",
         .arguments = "[MODEL]",
-        .description = "Shows, before anything is loaded, which parts of a "
-                       "model would be in GPU memory, in RAM and on disk, "
-                       "what a token reads from each, and the expected speed." CLI_DEFAULT_MODEL_HELP,
-        .examples = "  moraine plan --ram 24G model.gguf\n"
+        .description =
+            "Shows, before anything is loaded or downloaded, which parts of a "
+            "model would be in GPU memory, in RAM and on disk, "
+            "what a token reads from each, and the expected speed. MODEL is a file, a pulled model, "
+            "a name that moraine synth --list prints, such as gpt-oss-120b, or owner/repo[:quant], of "
+            "which only the header is downloaded." CLI_DEFAULT_MODEL_HELP,
+        .examples = "  moraine plan gpt-oss-120b --gpu rtx-4070 --ram 64G\n"
+                    "  moraine plan gpt-oss-120b --for \"rtx-3060, 32G\"\n"
+                    "  moraine plan unsloth/GLM-4.5-Air-GGUF:Q4_K_M --vram 12G --ram 32G\n"
+                    "  moraine plan --ram 24G model.gguf\n"
                     "  moraine plan --ctx 32768 --kv q8_0 model.gguf\n"
                     "  moraine plan --device cuda --vram 8G model.gguf\n"
                     "  moraine plan --moe-hot-cache profile.json --moe-hot-cache-max-mib -1 model.gguf\n"
                     "  moraine plan --machine laptop.json --json model.gguf | jq .tokens_per_second\n"
                     "  moraine plan --hosts four-nodes.txt model.gguf\n",
         .options = options.item,
+        .foreign = true,
         .option_count = options.count,
         .max_arguments = 1,
     };
@@ -450,5 +584,8 @@ int cli_plan(int argc, char **argv)
         return code;
     }
     q.model = argv[first];
+    if (strcmp(q.extra.gpu, "list") == 0) {
+        return list_gpus();
+    }
     return plan_for(&q, &l);
 }

@@ -79,6 +79,21 @@ static void print_copies(const mo_probe_device_report *d)
     }
 }
 
+static void print_experts(const mo_probe_device_report *d)
+{
+    char size[32];
+    if (d->expert_count == 0) {
+        return;
+    }
+    printf("\n%s%-18s%7s %8s %9s%s\n", cli_terminal_bold(), "Experts, GB/s", "CPU", "CPU and", "copies",
+           cli_terminal_plain());
+    for (int i = 0; i < d->expert_count; i++) {
+        const struct mo_probe_expert *e = &d->experts[i];
+        printf("  %-16s%7.2f %8.2f %9.2f\n", cli_bytes_text((uint64_t)e->bytes, size), e->cpu_bytes_s * 1e-9,
+               e->both_cpu_bytes_s * 1e-9, e->both_link_bytes_s * 1e-9);
+    }
+}
+
 static void print_device(const mo_probe_device_report *d)
 {
     char a[32], b[32];
@@ -114,6 +129,7 @@ static void print_table(const mo_probe_report *r)
     print_method(r, false);
     print_method(r, true);
     print_copies(&r->device);
+    print_experts(&r->device);
     printf("GB/s by number of concurrent reads; in brackets the CPU time, relative to one core\n\n");
     printf("memory             %.1f GB/s\n", r->ram_bytes_s * 1e-9);
     printf("products           %.1f GB/s with weights in RAM, %.1f with weights read on demand\n",
@@ -165,31 +181,44 @@ static json_t *copies_json(const mo_probe_device_report *d)
     return list;
 }
 
+static json_t *experts_json(const mo_probe_device_report *d)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < d->expert_count; i++) {
+        const struct mo_probe_expert *e = &d->experts[i];
+        json_array_append_new(list,
+                              json_pack("{s:I, s:f, s:f, s:f}", "bytes", (json_int_t)e->bytes, "cpu_bytes_s",
+                                        e->cpu_bytes_s, "both_cpu_bytes_s", e->both_cpu_bytes_s,
+                                        "both_link_bytes_s", e->both_link_bytes_s));
+    }
+    return list;
+}
+
 static json_t *device_json(const mo_probe_device_report *d)
 {
     if (!d->name[0]) {
         return json_null();
     }
-    return json_pack("{s:o, s:s, s:I, s:I, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "name",
+    return json_pack("{s:o, s:s, s:I, s:I, s:b, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "name",
                      cli_json_string(d->name), "kind", d->kind, "memory_bytes", (json_int_t)d->memory_bytes,
                      "free_bytes", (json_int_t)d->free_bytes, "pinned", (int)d->pinned, "link_bytes_s",
                      d->link_bytes_s, "link_out_bytes_s", d->link_out_bytes_s, "pageable_bytes_s",
                      d->pageable_bytes_s, "both_ram_bytes_s", d->both_ram_bytes_s, "both_link_bytes_s",
                      d->both_link_bytes_s, "memory_bytes_s", d->memory_bytes_s, "launch_seconds",
-                     d->launch_seconds, "round_trip_seconds", d->round_trip_seconds, "copies",
-                     copies_json(d));
+                     d->launch_seconds, "round_trip_seconds", d->round_trip_seconds, "copies", copies_json(d),
+                     "experts", experts_json(d));
 }
 
 static int print_json(const mo_probe_report *r, const char *saved)
 {
     return cli_json_print(json_pack(
-        "{s:i, s:I, s:f, s:f, s:f, s:f, s:b, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:o?}", "threads", r->threads,
-        "ram_bytes", (json_int_t)r->ram_bytes, "ram_bytes_s", r->ram_bytes_s, "product_bytes_s",
+        "{s:i, s:I, s:f, s:f, s:f, s:f, s:b, s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:f, s:b, s:o?}", "threads",
+        r->threads, "ram_bytes", (json_int_t)r->ram_bytes, "ram_bytes_s", r->ram_bytes_s, "product_bytes_s",
         r->product_bytes_s, "slot_bytes_s", r->slot_bytes_s, "disk_bytes_s", r->disk_bytes_s, "direct",
         r->direct, "io_uring", r->io_uring, "readers", r->readers, "reason", cli_json_string(r->disk_reason),
         "memory", memory_json(r), "disk", disk_json(r), "device", device_json(&r->device), "why_no_device",
-        r->device.why[0] ? cli_json_string(r->device.why) : json_null(), "saved",
-        saved ? cli_json_string(saved) : NULL));
+        r->device.why[0] ? cli_json_string(r->device.why) : json_null(), "others_cores", r->others_cores,
+        "disturbed", (int)r->disturbed, "saved", saved ? cli_json_string(saved) : NULL));
 }
 
 /* ---- */
@@ -217,7 +246,17 @@ static int probe_in_company(const mo_probe_options *ask, bool network, const cha
     return status == MO_OK ? cli_probe_ranks(&report, output, keep, json) : fail(&err);
 }
 
-static int probe(const mo_probe_options *ask, const char *output, bool keep, bool json)
+static void say_disturbed(const mo_probe_report *r, bool force)
+{
+    fprintf(
+        stderr,
+        "moraine probe: other programs kept %.1f cores busy meanwhile, so this machine is faster than these "
+        "rates%s\n",
+        r->others_cores,
+        force ? "" : "; nothing was saved: measure again when it is quiet, or save them with --force");
+}
+
+static int probe(const mo_probe_options *ask, const char *output, bool keep, bool force, bool json)
 {
     mo_probe_report report;
     mo_error err;
@@ -229,23 +268,31 @@ static int probe(const mo_probe_options *ask, const char *output, bool keep, boo
     if (status != MO_OK) {
         return fail(&err);
     }
+    const bool refused = keep && report.disturbed && !force;
+    keep = keep && !refused;
     if (keep && mo_probe_save(&report, sizeof report, output, saved, sizeof saved, &err) != MO_OK) {
         return fail(&err);
     }
     cli_name_options(report.device.why, sizeof report.device.why);
+    int code = refused ? CLI_FAILED : CLI_OK;
     if (json) {
-        return print_json(&report, keep ? saved : NULL);
+        const int printed = print_json(&report, keep ? saved : NULL);
+        code = printed == CLI_OK ? code : printed;
+    } else {
+        print_table(&report);
     }
-    print_table(&report);
-    if (keep) {
+    if (report.disturbed && (refused || !json)) {
+        say_disturbed(&report, !refused);
+    }
+    if (keep && !json) {
         fprintf(stderr, "saved to %s for moraine plan\n", saved);
     }
-    return CLI_OK;
+    return code;
 }
 
 int cli_probe(int argc, char **argv)
 {
-    bool json = false, dry = false, network = false;
+    bool json = false, dry = false, network = false, force = false;
     const char *directory = NULL, *output = NULL, *device = "auto";
     int64_t threads = 0;
     const cli_option options[] = {
@@ -262,6 +309,7 @@ int cli_probe(int argc, char **argv)
         {"output", 'o', CLI_TEXT, "FILE",
          "save the rates to FILE (default: rates.json in the user's cache directory)", &output, 0, 0},
         {"dry", 0, CLI_FLAG, NULL, "save nothing", &dry, 0, 0},
+        {"force", 'f', CLI_FLAG, NULL, "save the rates although other programs are busy", &force, 0, 0},
         {"network", 0, CLI_FLAG, NULL,
          "under mpirun: measure only the network between ranks, and use the saved rates of each machine",
          &network, 0, 0},
@@ -274,7 +322,8 @@ int cli_probe(int argc, char **argv)
                        "this machine in about ten seconds and saves the "
                        "rates for moraine plan. The disk is read the way "
                        "the engine does, from MODEL if given. Other "
-                       "running programs lower the rates. Under mpirun, "
+                       "running programs lower the rates: if they keep more than a tenth of the cores busy, "
+                       "nothing is saved. Under mpirun, "
                        "all ranks are measured at once and then the network "
                        "between them, for moraine plan --hosts probed.",
         .examples = "  moraine probe\n"
@@ -318,5 +367,5 @@ int cli_probe(int argc, char **argv)
         .user = &shown,
     };
     return cli_cluster() ? probe_in_company(&ask, network, output, !dry, json)
-                         : probe(&ask, output, !dry, json);
+                         : probe(&ask, output, !dry, force, json);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "cli/commands/commands.h"
 #include "cli/options.h"
 #include "cli/print/json.h"
@@ -130,7 +131,7 @@ static int unload(asking *a, const char *name)
 {
     json_t *request =
         json_pack("{s:o, s:i, s:b}", "model", cli_json_string(name), "keep_alive", 0, "stream", 0);
-    char *body = request ? json_dumps(request, JSON_COMPACT) : NULL;
+    char *body = request ? mo_json_dump(request, JSON_COMPACT) : NULL;
     json_decref(request);
     json_t *root = body ? ask(a, "/api/generate", body) : NULL;
     free(body);

@@ -79,6 +79,7 @@ int cli_quantize(int argc, char **argv)
         .option_count = sizeof options / sizeof *options,
         .min_arguments = 2,
         .max_arguments = 2,
+        .surplus = "formats are named by options, such as --experts q4_k --rest q6_k",
     };
     int first;
     int code = cli_options_parse(&usage, argc, argv, &first);

@@ -13,6 +13,7 @@
 #include "cli/conversation.h"
 #include "cli/default_model.h"
 #include "cli/generate.h"
+#include "cli/images.h"
 #include "cli/loading.h"
 #include "cli/messages.h"
 #include "cli/print/json.h"
@@ -24,10 +25,13 @@
 #include "cli/signals.h"
 
 typedef struct request {
+    cli_texts prompts; /* all of -p, of which one is allowed */
     const char *model, *prompt, *file, *system, *session;
     const char *plain; /* the prompt as an argument behind the model */
     int64_t limit, discover;
     cli_texts stops;
+    cli_texts image_files;
+    cli_images images;
     cli_constraint constraint;
     bool raw, go_on, quiet, json;
     cli_thinking thinking;
@@ -41,28 +45,39 @@ static bool is_chat(const mo_model *model, const request *r)
 
 /* ---- What the model sees ---- */
 
-/* A text as it is, after what the session held. */
-static bool set_raw(cli_generation *g, const char *text, size_t length)
+/* Adds ids with these pictures in their places, and frees the ids. */
+static bool add_ids(cli_generation *g, const cli_images *images, int32_t *ids, size_t count)
 {
-    mo_error err;
+    const bool ok =
+        ids && cli_generation_add(g, ids, count) && cli_generation_images(g, images->item, images->count);
+    free(ids);
+    return ok;
+}
+
+/* A text as it is, after what the session held. */
+static bool set_raw(cli_generation *g, const request *r, const char *text, size_t length)
+{
+    mo_error err = {0};
     int32_t *ids = NULL;
     size_t count = 0;
     const int flags = g->count ? 0 : MO_TOKEN_SPECIAL; /* begin tokens stand at the beginning alone */
-    if (mo_tokenize(g->model, text, length, flags, &ids, &count, &err) != MO_OK) {
+    if ((r->images.count ? mo_images_tokenize : mo_tokenize)(g->model, text, length, flags, &ids, &count,
+                                                             &err) != MO_OK) {
         cli_say_error("run", &err);
         return false;
     }
     if (g->count > 0 && mo_token_ends(g->model, g->tokens[g->count - 1])) {
         g->count--; /* it goes on after all */
     }
-    const bool ok = cli_generation_add(g, ids, count);
-    free(ids);
-    return ok;
+    int32_t *placed = r->images.count ? cli_images_place(&r->images, ids, &count) : ids;
+    if (placed != ids) {
+        free(ids);
+    }
+    return add_ids(g, &r->images, placed, count);
 }
 
 /* The prompt as the next message of the conversation, in the model's chat format. */
-static bool set_chat(cli_generation *g, cli_conversation *c, const request *r, const char *text,
-                     size_t length)
+static bool set_chat(cli_generation *g, cli_conversation *c, request *r, const char *text, size_t length)
 {
     size_t count = 0;
     if (strlen(text) != length) {
@@ -70,33 +85,29 @@ static bool set_chat(cli_generation *g, cli_conversation *c, const request *r, c
         return false;
     }
     if ((r->system && !cli_conversation_say(c, "system", r->system)) ||
-        !cli_conversation_say(c, "user", text)) {
+        !cli_conversation_say(c, "user", text) || !cli_conversation_attach(c, &r->images)) {
         fprintf(stderr, "moraine run: out of memory\n");
         return false;
     }
     int32_t *ids = cli_conversation_tokens(c, "run", g->model, cli_thinking_of(&r->thinking), &count);
-    const bool ok = ids && cli_generation_set(g, ids, count);
-    free(ids);
-    return ok;
+    g->count = 0;
+    return add_ids(g, &c->images, ids, count);
 }
 
 /* ---- What is printed ---- */
 
-static double rate(int64_t tokens, double seconds)
+static double prompt_rate(const cli_generation *g)
 {
-    return seconds > 0 ? (double)tokens / seconds : 0;
+    return g->prompt_seconds > 0 ? (double)g->prompt_tokens / g->prompt_seconds : 0;
 }
 
 static void print_speed(const cli_generation *g)
 {
-    char bytes[32];
+    char bytes[32], answer[64];
     mo_model_info info;
     mo_model_describe(g->model, &info, sizeof info);
-    fprintf(stderr,
-            "\nprompt %lld tokens, %.1f tokens/s; answer %lld tokens, %.1f tokens/s; %s per token, %s, %d "
-            "threads\n",
-            (long long)g->prompt_tokens, rate(g->prompt_tokens, g->prompt_seconds),
-            (long long)g->answer_tokens, rate(g->answer_tokens, g->answer_seconds),
+    fprintf(stderr, "\nprompt %lld tokens, %.1f tokens/s; answer %s; %s per token, %s, %d threads\n",
+            (long long)g->prompt_tokens, prompt_rate(g), cli_answer_speed(g, answer),
             cli_bytes_text(info.bytes_per_token, bytes), info.isa, info.threads);
     const cli_tiers_sum sum = cli_tiers_add_up(g->model, cli_cluster_is_shared());
     cli_tiers_print_sum(&sum);
@@ -113,10 +124,9 @@ static int print_json(const request *r, const cli_generation *g)
     json_t *reasoning =
         g->reasoning.length ? cli_json_text(g->reasoning.data, g->reasoning.length) : json_null();
     json_t *stop = g->stop ? cli_json_string(g->stop) : json_null();
-    json_t *timings =
-        json_pack("{s:f, s:f, s:f, s:f, s:f}", "load_s", r->load_seconds, "prompt_s", g->prompt_seconds,
-                  "prompt_tps", rate(g->prompt_tokens, g->prompt_seconds), "answer_s", g->answer_seconds,
-                  "answer_tps", rate(g->answer_tokens, g->answer_seconds));
+    json_t *timings = json_pack("{s:f, s:f, s:f, s:f, s:f}", "load_s", r->load_seconds, "prompt_s",
+                                g->prompt_seconds, "prompt_tps", prompt_rate(g), "answer_s",
+                                g->answer_seconds, "answer_tps", cli_answer_rate(g));
     const cli_tiers_sum sum = cli_tiers_add_up(g->model, cli_cluster_is_shared());
     return cli_json_print(json_pack(
         "{s:o, s:o, s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o}", "model", cli_json_string(info.path),
@@ -150,13 +160,13 @@ static int print_end(const request *r, const cli_generation *g)
 /* ---- The command ---- */
 
 /* Answers and, with a session, keeps what was said. */
-static int answer(const request *r, cli_generation *g, const cli_session_file *saved, const char *text,
+static int answer(request *r, cli_generation *g, const cli_session_file *saved, const char *text,
                   size_t length)
 {
     cli_conversation c = {0};
     const bool chat = is_chat(g->model, r);
     bool ok = !saved || cli_session_file_restore(saved, g, &c);
-    ok = ok && (chat ? set_chat(g, &c, r, text, length) : set_raw(g, text, length));
+    ok = ok && (chat ? set_chat(g, &c, r, text, length) : set_raw(g, r, text, length));
     int code = ok ? cli_generate(g) : CLI_FAILED;
     if (code == CLI_OK) {
         code = print_end(r, g);
@@ -168,6 +178,16 @@ static int answer(const request *r, cli_generation *g, const cli_session_file *s
     }
     cli_conversation_close(&c);
     return code;
+}
+
+/* The pictures, and a mark for each in the text, which is freed. NULL after saying what is wrong. */
+static char *take_images(request *r, mo_model *model, char *text, size_t *length)
+{
+    char *marked = cli_images_open(&r->images, "run", model, &r->image_files)
+                       ? cli_images_mark(&r->images, text, length)
+                       : NULL;
+    free(text);
+    return marked;
 }
 
 static int run(request *r, const cli_loading *l, const cli_sampling *s, const cli_session_file *saved)
@@ -183,7 +203,11 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
     const double start = mo_clock_s();
     mo_model *model = code == CLI_OK ? cli_loading_load("run", r->model, l, &code) : NULL;
     r->load_seconds = mo_clock_s() - start;
-    if (model) {
+    if (model && r->image_files.count) {
+        text = take_images(r, model, text, &length);
+        code = text ? CLI_OK : CLI_FAILED;
+    }
+    if (model && text) {
         const cli_answering how = {.stops = &r->stops,
                                    .constraint = &r->constraint,
                                    .limit = r->limit,
@@ -199,6 +223,7 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
         cli_generation_close(&g);
     }
     free(text);
+    cli_images_close(&r->images);
     cli_tiers_left_out("run", model);
     mo_model_close(model);
     return code;
@@ -207,6 +232,11 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
 /* Checks what the options say together. */
 static int check(const request *r, const cli_session_file *saved)
 {
+    if (r->prompts.count > 1) {
+        fprintf(stderr, "moraine run: the prompt is given twice: with -p '%s' and -p '%s'\n",
+                r->prompts.item[0], r->prompts.item[1]);
+        return CLI_USAGE;
+    }
     if (r->plain && (r->prompt || r->file)) {
         fprintf(stderr, "moraine run: the prompt is given twice: '%s' and with %s\n", r->plain,
                 r->prompt ? "-p" : "-f");
@@ -234,6 +264,13 @@ static int check(const request *r, const cli_session_file *saved)
     if (!cli_stop_check("run", &r->stops)) {
         return CLI_USAGE;
     }
+    if (r->image_files.count && r->session) {
+        fprintf(stderr, "moraine run: --session does not keep pictures; leave --image or --session out\n");
+        return CLI_USAGE;
+    }
+    if (!cli_images_check("run", &r->image_files)) {
+        return CLI_FAILED;
+    }
     if (saved && cli_session_file_is_raw(saved) != r->raw) {
         fprintf(stderr, "moraine run: the session in %s was created with%s --raw; continue it the same way\n",
                 r->session, r->raw ? "out" : "");
@@ -253,10 +290,14 @@ int cli_run(int argc, char **argv)
     cli_loading l = cli_loading_default();
     cli_sampling s = CLI_SAMPLING_DEFAULT;
     const cli_option own[] = {
-        {"prompt", 'p', CLI_TEXT, "TEXT",
-         "the prompt; piped or redirected stdin is appended to it after an empty line", &r.prompt, 0, 0},
+        {"prompt", 'p', CLI_TEXTS, "TEXT",
+         "the prompt; piped or redirected stdin is appended to it after an empty line", &r.prompts, 0, 0},
         {"file", 'f', CLI_TEXT, "FILE", "read the prompt from a file (default without -p: stdin)", &r.file, 0,
          0},
+        {"image", 0, CLI_TEXTS, "FILE",
+         "a picture that the prompt is about; may be repeated; " MO_IMAGE_MARK
+         " in the prompt is its place (default: before the text)",
+         &r.image_files, 0, 0},
         {"system", 0, CLI_TEXT, "TEXT", "system message", &r.system, 0, 0},
         {"max-tokens", 'n', CLI_INTEGER, "N", "maximum tokens to generate; -1: no limit (default: -1)",
          &r.limit, -1, INT64_MAX},
@@ -278,7 +319,9 @@ int cli_run(int argc, char **argv)
     CLI_OPTIONS_ADD(&options, own);
     cli_sampling_options(&options, &s);
     cli_loading_options(&options, &l);
+    cli_image_options(&options, &l);
     cli_learning_options(&options, &l);
+    cli_speculation_options(&options, &l);
     const cli_usage usage = {
         .command = "run",
         .arguments = "[MODEL [PROMPT]]",
@@ -312,6 +355,7 @@ int cli_run(int argc, char **argv)
     cli_session_file *saved = NULL;
     code = CLI_OK;
     r.plain = argv[first] ? argv[first + 1] : NULL;
+    r.prompt = r.prompts.item[0];
     if (r.session) {
         saved = cli_session_file_open("run", r.session, &code);
     }
@@ -326,6 +370,12 @@ int cli_run(int argc, char **argv)
     if (code == CLI_OK) {
         r.prompt = r.plain ? r.plain : r.prompt;
         r.model = cli_model_path("run", argv[first], r.quiet || r.json, &code);
+        if (r.model &&
+            !cli_images_find_encoder("run", r.model,
+                                     r.image_files.count ? CLI_ENCODER_NEEDED : CLI_ENCODER_NAMED, &l)) {
+            r.model = NULL;
+            code = CLI_USAGE;
+        }
         code = r.model ? run(&r, &l, &s, saved) : code;
     }
     cli_constraint_close(&r.constraint);

@@ -20,6 +20,7 @@
 #include "cli/default_model.h"
 #include "cli/generate.h"
 #include "cli/idle.h"
+#include "cli/images.h"
 #include "cli/infile.h"
 #include "cli/loading.h"
 #include "cli/messages.h"
@@ -85,7 +86,8 @@ static void add_model_options(cli_options *to, model_settings *m)
     srv_defaults *d = &m->spec.defaults;
     const cli_option loading[] = {
         {"model", 'm', CLI_TEXT, "FILE", "model file; same as the plain argument", &m->spec.path, 0, 0},
-        {"alias", 'a', CLI_TEXT, "NAME,...", "additional names of the first model", &m->spec.alias, 0, 0},
+        {"alias", 'a', CLI_TEXT, "NAME,...",
+         "names of the first model: the first is its id, others are understood too", &m->spec.alias, 0, 0},
         {"parallel", 0, CLI_INT, "N",
          "sequences decoded at once; further requests wait (default: 4, or fewer if memory is short); also "
          "-np",
@@ -129,6 +131,8 @@ static void add_model_options(cli_options *to, model_settings *m)
         {"reasoning-format", 0, CLI_TEXT, "auto|deepseek|none",
          "where to put reasoning: in a separate field, or with none in the text (default: auto)",
          &d->reasoning_format, 0, 0},
+        {"verbose", 0, CLI_FLAG, NULL, "show the rendered prompt in answers of chats (__verbose)",
+         &d->verbose, 0, 0},
         {"reasoning-budget", 0, CLI_INTEGER, "N", "maximum reasoning tokens; -1: no limit (default: -1)",
          &d->reasoning_budget, -1, INT64_MAX},
         {"chat-template-kwargs", 0, CLI_TEXT, "JSON",
@@ -152,7 +156,9 @@ static void add_model_options(cli_options *to, model_settings *m)
                                "context, or what memory allows at the same speed)";
         }
     }
+    cli_image_options(to, &m->loading);
     cli_learning_options(to, &m->loading);
+    cli_speculation_options(to, &m->loading);
     cli_options_add(to, &same, 1);
 }
 
@@ -169,14 +175,18 @@ static void add_server_options(cli_options *to, serve_settings *s)
         {"unix", 0, CLI_TEXT, "PATH", "also listen on this unix socket", &o->unix_path, 0, 0},
         {"api-key", 0, CLI_TEXT, "KEY,...", "API keys that clients must send (env: LLAMA_API_KEY)",
          &o->api_keys, 0, 0},
+        {"share-prefixes", 0, CLI_FLAG, NULL,
+         "keys share cached prefixes, as one team; each learns whether another sent the same text",
+         &o->share_prefixes, 0, 0},
         {"api-key-file", 0, CLI_TEXT, "FILE",
-         "file of API keys, one per line, optionally followed by name=NAME and priority=N; reread on SIGHUP",
+         "file of API keys, one per line, optionally followed by name=NAME, priority=N and admin; reread on "
+         "SIGHUP",
          &o->api_key_path, 0, 0},
         {"ssl-cert-file", 0, CLI_TEXT, "FILE", "TLS certificate (PEM)", &o->tls_certificate_path, 0, 0},
         {"ssl-key-file", 0, CLI_TEXT, "FILE", "TLS private key", &o->tls_key_path, 0, 0},
         {"cors-origins", 0, CLI_TEXT, "ORIGIN,...",
-         "web origins that may call, such as https://chat.example; *: "
-         "all (default: pages of this machine, if listening only on it)",
+         "web origins that may call, such as https://chat.example; localhost: pages of this "
+         "machine; *: all (default: pages of this machine, if listening only on it)",
          &s->origins, 0, 0},
         {"allow-hosts", 0, CLI_TEXT, "NAME,...",
          "additional host names of the server, if listening only on this machine", &s->hosts, 0, 0},
@@ -223,6 +233,11 @@ static void add_server_options(cli_options *to, serve_settings *s)
          "directory where clients may save and restore slots (default: not allowed)", &o->slot_directory, 0,
          0},
         {"jinja", 0, CLI_FLAG, NULL, "accepted for compatibility; on by default", &s->jinja, 0, 0},
+        {"image-urls", 0, CLI_FLAG, NULL,
+         "fetch pictures that requests name by http: and https: addresses, from public addresses alone, up "
+         "to 20 MB and 10 "
+         "seconds each (default: they are refused)",
+         &o->image_urls, 0, 0},
         {"no-ui", 0, CLI_FLAG, NULL, "do not serve the web page at /; also --no-webui", &o->no_page, 0, 0},
     };
     CLI_OPTIONS_ADD(to, table);
@@ -295,10 +310,19 @@ static bool set_spec(const model_settings *m, const char *id, srv_model_spec *ou
     out->engine.stalled_s = (double)m->stalled_s;
     out->engine.cache_bytes = m->cache_mib < 0 ? 0 : m->cache_mib == 0 ? -1 : m->cache_mib << 20;
     out->engine.cache_dir_bytes = m->cache_dir_mib << 20;
-    const bool good = set_defaults(m, &out->defaults) && cli_loading_set("serve", &loading);
+    const bool good = set_defaults(m, &out->defaults) && cli_loading_set("serve", &loading) &&
+                      cli_images_find_encoder("serve", m->spec.path, CLI_ENCODER_IF_THERE, &loading);
     out->loading = loading.model;
     out->loading.chat_template = out->defaults.template_text;
     return good;
+}
+
+/* Of a model of --models-dir. */
+static const char *encoder_of(const void *user, const char *path)
+{
+    cli_loading loading = *(const cli_loading *)user;
+    return cli_images_find_encoder("serve", path, CLI_ENCODER_IF_THERE, &loading) ? loading.model.mmproj
+                                                                                  : NULL;
 }
 
 /* Models of the file; false after saying what is wrong. */
@@ -316,6 +340,7 @@ static bool add_sections(const serve_settings *s, const model_settings *common, 
         int first;
         *m = *common;
         m->spec.path = m->spec.alias = NULL;
+        m->spec.alias_is_id = false; /* its section names it */
         add_model_options(&options, m);
         const cli_usage usage = {.command = "serve", .options = options.item, .option_count = options.count};
         if (cli_options_parse(&usage, sections.item[i].count, sections.item[i].words, &first) != -1) {
@@ -475,6 +500,8 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
         }
     }
     m.spec.path = m.spec.alias = NULL;
+    o.models.encoder = encoder_of;
+    o.models.encoder_user = &common->loading;
     return set_spec(&m, NULL, &o.models.others) ? run_server(&o) : CLI_USAGE;
 }
 
@@ -500,7 +527,7 @@ int cli_serve(int argc, char **argv)
     static serve_settings s;
     static char *words[CLI_SERVE_WORDS];
     cli_options options = {0};
-    m = (model_settings){.spec = {.keep_s = -1, .defaults = srv_defaults_none()},
+    m = (model_settings){.spec = {.alias_is_id = true, .keep_s = -1, .defaults = srv_defaults_none()},
                          .loading = cli_loading_default(),
                          .cache_mib = -1};
     s = (serve_settings){.server = {.port = 8080, .connections = 1024, .body_bytes = 64 << 20, .grace_s = 30},

@@ -40,10 +40,12 @@ static bool is_origin(const char *text)
 bool cli_check_origins(const char *const *origins)
 {
     for (; origins && *origins; origins++) {
-        if (strcmp(*origins, "*") != 0 && strcmp(*origins, "null") != 0 && !is_origin(*origins)) {
+        if (strcmp(*origins, "*") != 0 && strcmp(*origins, "null") != 0 &&
+            strcmp(*origins, "localhost") != 0 && !is_origin(*origins)) {
             fprintf(stderr,
                     "moraine serve: --cors-origins: %s is not an origin; use https://chat.example "
-                    "or http://localhost:3000, without a path, or * for all\n",
+                    "or http://localhost:3000, without a path, localhost for pages of this machine, or * for "
+                    "all\n",
                     *origins);
             return false;
         }

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "cli/commands/wire.h"
 #include "cli/options.h"
 #include "cli/print/json.h"
@@ -23,8 +24,9 @@ typedef struct times {
 
 typedef struct stream {
     cli_wire wire;
-    double began, last; /* when it was sent; when the last piece came */
+    double began, last; /* when it was sent; when the last pieces came */
     int64_t tokens;
+    int64_t pieces; /* that the last read brought and that are not counted */
     bool done, failed;
 } stream;
 
@@ -71,7 +73,7 @@ static char *make_body(run *r)
     json_t *root = json_pack("{s:o, s:I, s:b, s:b, s:b, s:f, s:i}", "prompt", prompt, "n_predict",
                              (json_int_t)r->b->generated, "stream", 1, "ignore_eos", 1, "cache_prompt", 0,
                              "temperature", 0.0, "seed", 1);
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    char *text = root ? mo_json_dump(root, JSON_COMPACT) : NULL;
     json_decref(root);
     return text;
 }
@@ -113,15 +115,18 @@ static bool look(run *r)
 
 /* ---- A round ---- */
 
-static void count_piece(run *r, stream *s, double at)
+/* Pieces that one read brings share the time since the read before it: none of them took no time. */
+static void count_pieces(run *r, stream *s)
 {
-    if (s->tokens == 0) {
+    const double at = mo_clock_s();
+    if (s->pieces > 0 && s->last == 0.0) {
         add(&r->first, at - s->began);
-    } else {
-        add(&r->between, at - s->last);
     }
-    s->tokens++;
-    s->last = at;
+    for (int64_t i = 0; i < s->pieces && s->last > 0.0; i++) {
+        add(&r->between, (at - s->last) / (double)s->pieces);
+    }
+    s->last = s->pieces > 0 ? at : s->last;
+    s->pieces = 0;
 }
 
 /* Is it a piece of an answer, beyond doubt and without taking it apart? The client runs on the server's cores: what it does for every token
@@ -132,14 +137,14 @@ static bool is_piece(const char *line)
 }
 
 /* A line of the stream: every event counts the tokens it says, or one. */
-static void hear(run *r, stream *s, const char *line)
+static void hear(stream *s, const char *line)
 {
-    const double at = mo_clock_s();
     if (strncmp(line, "data: ", 6) != 0) {
         return;
     }
     if (is_piece(line)) {
-        count_piece(r, s, at);
+        s->tokens++;
+        s->pieces++;
         return;
     }
     json_t *event = json_loads(line + 6, JSON_ALLOW_NUL, NULL); /* random tokens say anything */
@@ -151,7 +156,8 @@ static void hear(run *r, stream *s, const char *line)
         s->failed = true;
         fprintf(stderr, "moraine bench: the server reported: %s\n", line + 6);
     } else if (json_object_get(event, "content")) {
-        count_piece(r, s, at);
+        s->tokens++;
+        s->pieces++;
     }
     json_decref(event);
 }
@@ -159,8 +165,9 @@ static void hear(run *r, stream *s, const char *line)
 static void progress(run *r, stream *s)
 {
     for (char *line; s->wire.status == 200 && (line = cli_wire_line(&s->wire)); free(line)) {
-        hear(r, s, line);
+        hear(s, line);
     }
+    count_pieces(r, s);
     if (s->wire.over && !s->done && !s->failed) {
         if (s->wire.status != 200 && s->wire.status != 0) {
             fprintf(stderr, "moraine bench: the server answered %d: %s\n", s->wire.status,

@@ -93,6 +93,11 @@ int cli_synth(int argc, char **argv)
          "add a generated vocabulary (bytes, letter pairs and words), "
          "so that the model can be served; its output has no meaning",
          &chosen.vocabulary, 0, 0},
+        {"holes", 0, CLI_FLAG, NULL,
+         "leave out the routed experts: zeros that take no space on the disk, to try models that are larger "
+         "than it; "
+         "speeds of what is read from disk mean nothing then",
+         &chosen.holes, 0, 0},
         {"force", 'f', CLI_FLAG, NULL, "overwrite an existing file", &chosen.overwrite, 0, 0},
         {"list", 'l', CLI_FLAG, NULL, "list the known names with their sizes and exit", &list, 0, 0},
     };

@@ -102,7 +102,7 @@ void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers,
                percent(r->hits, r->asked), percent(crossed, r->asked), percent(r->by_cpu, r->asked));
     }
     print_sum(r, tiers);
-    if (r->asked && tokens && seconds > 0.0) {
+    if (r->asked && tokens && seconds > 0.0 && r->cpu_bytes_s > 0.0) { /* not where it has experts alone */
         const double ms = 1e-6 / (double)tokens;
         printf("  per token      %.2f ms: waiting for "
                "routing %.2f, experts on the CPU %.2f, "

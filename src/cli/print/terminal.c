@@ -107,6 +107,20 @@ const char *cli_speed_text(double tokens_per_second, char *text)
     return "tokens/s";
 }
 
+const char *cli_seconds_text(double seconds, char *text)
+{
+    if (seconds < 1) {
+        snprintf(text, 32, seconds < 0.0995 ? "%.2g ms" : "%.0f ms", seconds * 1e3);
+    } else if (seconds < 9.95) {
+        snprintf(text, 32, "%.1f s", seconds);
+    } else if (seconds < 600) {
+        snprintf(text, 32, "%.0f s", seconds);
+    } else {
+        snprintf(text, 32, "%.0f min", seconds / 60);
+    }
+    return text;
+}
+
 bool cli_ask(const char *question)
 {
     char line[64];

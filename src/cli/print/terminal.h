@@ -30,6 +30,9 @@ const char *cli_count_text(uint64_t count, char *text);
  * "14" and "s a token"; text holds at least 32 bytes. */
 const char *cli_speed_text(double tokens_per_second, char *text);
 
+/* "120 ms", "3.4 s", "35 s", "14 min"; text holds at least 32 bytes and is returned. */
+const char *cli_seconds_text(double seconds, char *text);
+
 /* Asks "... [y/N]" on stderr and reads a line from stdin. */
 bool cli_ask(const char *question);
 

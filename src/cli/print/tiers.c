@@ -23,6 +23,7 @@ void cli_tiers_subtract(mo_tier_report *r, const mo_tier_report *before)
     r->useful -= before->useful;
     r->late -= before->late;
     r->wasted -= before->wasted;
+    r->known -= before->known;
     r->guessed_bytes -= before->guessed_bytes;
     r->evictions -= before->evictions;
     r->start_bytes -= before->start_bytes;
@@ -64,6 +65,9 @@ static void print_experts(const mo_tier_report *r)
         printf("  prefetched     %" PRIu64 " experts (%s): %" PRIu64 " useful, %" PRIu64 " late, %" PRIu64
                " wasted\n",
                r->guessed, cli_bytes_text(r->guessed_bytes, a), r->useful, r->late, r->wasted);
+    }
+    if (r->known) {
+        printf("  known          %" PRIu64 " experts were read ahead because tokens say them\n", r->known);
     }
     if (r->skipped) {
         printf("  skipped        %" PRIu64 " experts: results are not exact (--skip-missing)\n", r->skipped);
@@ -181,7 +185,8 @@ static json_t *phase_json(const mo_tier_phase *p)
 json_t *cli_tiers_json(const mo_tier_report *r)
 {
     return json_pack(
-        "{s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:i,s:i,s:i,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I},s:I,s:I,s:{s:I,s:I,s:f},"
+        "{s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:i,s:i,s:i,s:o,s:o,s:{s:I,s:I,s:I,s:I,s:I,s:I},s:I,s:I,s:{s:I,s:I,s:f}"
+        ","
         "s:{s:s,s:I,s:I,s:f,s:f},s:I,s:{s:I,s:I,s:I}}",
         "mode", r->mode, "policy", r->policy, "ceiling_bytes", (json_int_t)r->ceiling_bytes, "planned_bytes",
         (json_int_t)r->planned_bytes, "expert_bytes", (json_int_t)r->expert_bytes, "slot_bytes",
@@ -189,8 +194,8 @@ json_t *cli_tiers_json(const mo_tier_report *r)
         r->streamed_layers, "layer_buffers", r->layer_buffer, "prompt", phase_json(&r->prompt), "generation",
         phase_json(&r->generation), "read_ahead", "experts", (json_int_t)r->guessed, "useful",
         (json_int_t)r->useful, "late", (json_int_t)r->late, "wasted", (json_int_t)r->wasted, "bytes",
-        (json_int_t)r->guessed_bytes, "evictions", (json_int_t)r->evictions, "skipped",
-        (json_int_t)r->skipped, "layers", "streamed", (json_int_t)r->layers_streamed, "bytes",
+        (json_int_t)r->guessed_bytes, "known", (json_int_t)r->known, "evictions", (json_int_t)r->evictions,
+        "skipped", (json_int_t)r->skipped, "layers", "streamed", (json_int_t)r->layers_streamed, "bytes",
         (json_int_t)r->layer_bytes, "wait_seconds", (double)r->layer_wait_ns * 1e-9, "disk", "method",
         r->disk_method, "reads", (json_int_t)r->disk_reads, "bytes", (json_int_t)r->disk_bytes,
         "busy_seconds", (double)r->disk_busy_ns * 1e-9, "probed_bytes_s", r->disk_probed_bytes_s, "experts",

@@ -43,6 +43,8 @@ MO_ANYWHERE mo_kv_shape mo_cache_shape(int kv, int kv_heads, int k_len, int v_le
     s.k_len = k_len;
     s.v_len = v_len;
     s.tail = tail;
+    s.index = 0; /* behind what attention reads */
+    s.shared = false;
     return s;
 }
 

@@ -123,10 +123,10 @@ static __device__ __forceinline__ void rotate_head(const mo_op_heads &op, float 
     __syncwarp();
 }
 
-static __device__ __forceinline__ void return_head(float *x, const float *row, int n)
+static __device__ __forceinline__ void return_head(float *x, const float *row, int n, float factor)
 {
     for (int i = threadIdx.x & 31; i < n; i += 32) {
-        x[i] = row[i];
+        x[i] = row[i] * factor;
     }
     __syncwarp();
 }
@@ -205,11 +205,12 @@ static __device__ __forceinline__ void prepare_query(const mo_op_heads &op, floa
     float *x = mo_at<float>(op.q) + (t * op.heads + head) * n;
     const mo_low_left left = added_of(parts, 0);
     const held kept = hold(op, op.q_norm, t);
+    const float factor = mo_query_factor(op.q_factor, t);
     mo_grid_begin();
     const float squares =
         parts ? load_added(left, row, x, head * n, op.k_len, n) : load_head(row, x, op.k_len);
     norm_and_rotate(op, row, squares, kept);
-    return_head(x, row, op.k_len);
+    return_head(x, row, op.k_len, factor);
 }
 
 /* A key, or a value. Its place in the cache takes three looks into memory, one after the other, all of them at what
@@ -235,7 +236,7 @@ static __device__ __forceinline__ void prepare_entry(const mo_op_heads &op, floa
         norm_head(row, n, squares, op.eps);
     }
     __syncwarp();
-    return_head(x, row, n);
+    return_head(x, row, n, 1.0f);
     store_head(op, row, value, h, block, (int)(place.position % MO_KV_BLOCK));
 }
 
@@ -313,7 +314,7 @@ static __device__ __forceinline__ void enter_chunk(const mo_op_attend &op, mo_ch
                                                    int kv_head, int64_t index)
 {
     const int64_t begin = index * MO_CHUNK_LENGTH;
-    const int64_t end = v.position + 1 - begin;
+    const int64_t end = v.end - begin;
     c.span = mo_cache_chunk(op, v.state, kv_head, begin, end);
     c.from = v.first > begin ? (int)(v.first - begin) : 0;
     c.to = end < MO_CHUNK_LENGTH ? (int)end : MO_CHUNK_LENGTH;

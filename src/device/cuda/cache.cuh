@@ -64,6 +64,18 @@ static __device__ __forceinline__ int mo_mixed_column(const mo_op_attend &op, in
     return op.tail ? 0 : head * op.v_len;
 }
 
+/* What a token's queries are multiplied by; times 1 changes no bit. */
+static __device__ __forceinline__ float mo_query_factor(mo_daddr q_factor, int64_t t)
+{
+    return q_factor ? mo_at<const float>(q_factor)[t] : 1.0f;
+}
+
+/* How many positions behind its own a token sees: those of its picture, in a layer with a window. */
+static __device__ __forceinline__ int64_t mo_seen_ahead(int64_t window, const mo_dplace &place)
+{
+    return window ? place.ahead : 0;
+}
+
 /* The first position that a token sees. */
 static __device__ __forceinline__ int64_t mo_first_seen(int64_t window, int64_t position)
 {

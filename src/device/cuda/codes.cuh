@@ -181,27 +181,33 @@ template <int N> static __device__ __forceinline__ mo_planes_scale mo_planes_tur
     return mo_planes_scale_by(mo_warp_max(amax), __ballot_sync(MO_FULL, bad) == 0, planes);
 }
 
-/* Codes of a query of D values, 32 times a power of two; x NULL: zeros. Into units `unit` bytes apart, the low plane `low` bytes further,
- * `out` is its place in the first. Gives their scale. */
+/* Turns a query of D values, 32 times a power of two, and leaves its codes: into units `unit` bytes apart, the low plane `low` bytes
+ * further, `out` is its place in the first. Gives their scale. */
 template <int D>
-static __device__ __forceinline__ float mo_planes_code_query(const float *x, uint8_t *out, int unit, int low)
+static __device__ __forceinline__ float mo_planes_code_held(float *v, uint8_t *out, int unit, int low)
 {
-    constexpr int N = D / 32;
     const int lane = threadIdx.x & 31;
-    float v[N];
-    MO_UNROLL()
-    for (int i = 0; i < N; i++) {
-        v[i] = x ? x[32 * i + lane] : 0.0f;
-    }
-    const mo_planes_scale s = mo_planes_turn_held<N>(v, 2);
+    const mo_planes_scale s = mo_planes_turn_held<D / 32>(v, 2);
     out += lane / 16 * unit + lane % 16;
     MO_UNROLL()
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < D / 32; i++) {
         const int c = mo_planes_code(s, v[i]);
         out[2 * i * unit] = (uint8_t)mo_code_high(c);
         out[2 * i * unit + low] = (uint8_t)mo_code_low(c);
     }
     return s.finite ? s.s : NAN;
+}
+
+/* The same of a query in memory; x NULL: zeros. */
+template <int D>
+static __device__ __forceinline__ float mo_planes_code_query(const float *x, uint8_t *out, int unit, int low)
+{
+    float v[D / 32];
+    MO_UNROLL()
+    for (int i = 0; i < D / 32; i++) {
+        v[i] = x ? x[32 * i + (threadIdx.x & 31)] : 0.0f;
+    }
+    return mo_planes_code_held<D>(v, out, unit, low);
 }
 
 /* ---- The cache -------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ set(MO_CUDA_GENERATIONS 75 80 86 89 90 100 120)
 # Of these machine code for 9.0 uses what that GPU alone has (wgmma); their PTX does without.
 set(MO_CUDA_GROUP_FILES panel planes bf16)
 # Those that take longest first, so that none is left to one core at the end.
-set(MO_CUDA_FILES slab strip product experts panel bf16 planes attention pairs stream choose arrange latent delta short_conv mamba adapt grouped floats restore router)
+set(MO_CUDA_FILES slab strip product experts panel bf16 planes heads attention pairs stream choose arrange latent index delta short_conv mamba adapt grouped floats restore router)
 
 target_sources(mo_device PRIVATE
   device/cuda/driver.c device/cuda/images.c device/cuda/cuda.c device/cuda/status.c device/cuda/memory.c

@@ -15,7 +15,7 @@ int mo_cuda_count(mo_error *err);
  * when there is no such device or it is too old, with what to do. */
 mo_status mo_cuda_open(int index, int ptx, mo_device **out, mo_error *err);
 
-/* Whether programs made from now on let one token's choice join the router's kernel before it (they do unless set
+/* Whether programs made from now on join some ops of a decoding step, as heads and attention (they do unless set
  * otherwise), or give every op kernels of its own. For measurements: the bits are the same. By the thread that makes
  * programs; the device is one of mo_cuda_open(). */
 void mo_cuda_fuse(mo_device *device, bool fuse);

@@ -6,6 +6,18 @@
 
 /* ---- Convolution: blocks (token and head), a thread per channel ------------------------------ */
 
+/* Decays of a head's channels, in the place of what they are made of. */
+static __device__ __forceinline__ void make_decays(const mo_op_convolve &op, int64_t t, int h)
+{
+    const int64_t first = (int64_t)h * op.head;
+    float *row =
+        mo_at<float>(op.gates) + t * mo_delta_gate_values(MO_DECAY_CHANNELS, op.v_heads, op.head) + first;
+    const float *dt = mo_at<const float>(op.dt) + first, a = mo_at<const float>(op.a)[h];
+    for (int i = threadIdx.x; i < op.head; i += blockDim.x) {
+        row[i] = mo_decay_of(row[i] + dt[i], a, op.bound);
+    }
+}
+
 MO_KERNEL(mo_convolve, mo_op_convolve)
 {
     MO_DYNAMIC_SHARED(space);
@@ -20,8 +32,13 @@ MO_KERNEL(mo_convolve, mo_op_convolve)
     const float *weight = mo_at<const float>(op.weight) + (int64_t)h * n;
     float *after = mo_at<float>(op.after) + t * channels + (int64_t)h * n;
     float *conv = mo_at<float>(mo_at<const mo_dstate>(place.layers)[op.layer].conv) + (int64_t)h * n;
+    const int value_head = h - 2 * op.k_heads;
     mo_grid_begin();
-    const bool alone = op.tokens == op.slice_count; /* one token per slice: no other reader of these inputs */
+    if (op.decay != MO_DECAY_HEADS && value_head >= 0) {
+        make_decays(op, t, value_head);
+    }
+    /* One token per slice: no other reader of these inputs. */
+    const bool alone = op.tokens == op.slice_count && op.state == MO_STATE_MOVES;
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         float acc = 0.0f;
         MO_UNROLL(4)
@@ -67,12 +84,13 @@ MO_KERNEL(mo_convolve_keep, mo_op_convolve)
 
 /* ---- What comes after the recurrence ---------------------------------------------------------- */
 
-/* silu(z) * norm(o), of value i of a head. */
+/* silu(z) or sigmoid(z), times norm(o), of value i of a head. */
 static __device__ __forceinline__ float gated(const mo_op_recur &op, int64_t t, int h, int i, float o,
                                               float r)
 {
     const float z = mo_at<const float>(op.z)[(t * op.v_heads + h) * op.head + i];
-    return mo_silu(z) * ((o * r) * mo_at<const float>(op.norm)[i]);
+    return (op.decay == MO_DECAY_HEADS ? mo_silu(z) : mo_sigmoid(z)) *
+           ((o * r) * mo_at<const float>(op.norm)[i]);
 }
 
 /* One warp per token and value head; the mixed row holds what the recurrence gave. */
@@ -109,16 +127,16 @@ MO_KERNEL(mo_recur_quantize, mo_op_recur)
 
 /* ---- The recurrence: blocks (value head, slice), a thread per value --------------------------- */
 
-/* Tokens whose inputs are brought into shared memory together. */
-template <int HEAD> struct inputs {
+/* Tokens whose inputs are brought into shared memory together. ROWS: every row of the state has a decay. */
+template <int HEAD, bool ROWS> struct inputs {
     enum { TOKENS = 16 };
     float q[TOKENS][HEAD], k[TOKENS][HEAD], v[TOKENS][HEAD];
-    float beta[TOKENS], decay[TOKENS];
+    float beta[TOKENS], decay[TOKENS][ROWS ? HEAD : 1];
 };
 
-template <int HEAD>
-static __device__ __forceinline__ void load_inputs(const mo_op_recur &op, inputs<HEAD> &in, int64_t first,
-                                                   int count, int h)
+template <int HEAD, bool ROWS>
+static __device__ __forceinline__ void load_inputs(const mo_op_recur &op, inputs<HEAD, ROWS> &in,
+                                                   int64_t first, int count, int h)
 {
     const int64_t channels = (2 * (int64_t)op.k_heads + op.v_heads) * HEAD;
     const int key_head = mo_delta_key_head(op, h), j = threadIdx.x;
@@ -127,20 +145,25 @@ static __device__ __forceinline__ void load_inputs(const mo_op_recur &op, inputs
         in.q[x][j] = c[key_head * HEAD + j];
         in.k[x][j] = c[(op.k_heads + key_head) * HEAD + j];
         in.v[x][j] = c[(2 * op.k_heads + h) * HEAD + j];
+        if (ROWS) {
+            in.decay[x][j] = mo_delta_rows(op, first + x)[h * HEAD + j];
+        }
     }
-    if (j < count) {
-        mo_delta_gates(op, first + j, h, &in.beta[j], &in.decay[j]);
+    if (j < count && ROWS) {
+        in.beta[j] = mo_delta_rows_beta(op, first + j, h);
+    } else if (j < count) {
+        mo_delta_gates(op, first + j, h, &in.beta[j], in.decay[j]);
     }
 }
 
 /* S = decay * S; gives the sum of S[i] * k[i]. */
-template <int HEAD>
-static __device__ __forceinline__ float decay_column(float *S, float decay, const float *k)
+template <int HEAD, bool ROWS>
+static __device__ __forceinline__ float decay_column(float *S, const float *decay, const float *k)
 {
     float a = 0.0f;
     MO_UNROLL()
     for (int i = 0; i < HEAD; i++) {
-        S[i] = decay * S[i];
+        S[i] = decay[ROWS ? i : 0] * S[i];
         a = fmaf(S[i], k[i], a);
     }
     return a;
@@ -160,16 +183,16 @@ static __device__ __forceinline__ float change_column(float *S, float d, const f
 }
 
 /* Both, of a token and of the one after it: two chains that do not wait for each other. */
-template <int HEAD>
+template <int HEAD, bool ROWS>
 static __device__ __forceinline__ float change_and_decay(float *S, float d, const float *k, const float *q,
-                                                         float decay, const float *next_k, float *a)
+                                                         const float *decay, const float *next_k, float *a)
 {
     float o = 0.0f, sum = 0.0f;
     MO_UNROLL()
     for (int i = 0; i < HEAD; i++) {
         S[i] = fmaf(k[i], d, S[i]);
         o = fmaf(S[i], q[i], o);
-        S[i] = decay * S[i];
+        S[i] = decay[ROWS ? i : 0] * S[i];
         sum = fmaf(S[i], next_k[i], sum);
     }
     *a = sum;
@@ -177,9 +200,10 @@ static __device__ __forceinline__ float change_and_decay(float *S, float d, cons
 }
 
 /* A column of the state stays in registers while the tokens of the slice pass. */
-template <int HEAD> static __device__ __forceinline__ void recur(const mo_op_recur &op, bool finish)
+template <int HEAD, bool ROWS>
+static __device__ __forceinline__ void recur(const mo_op_recur &op, bool finish)
 {
-    __shared__ __align__(16) inputs<HEAD> in;
+    __shared__ __align__(16) inputs<HEAD, ROWS> in;
     __shared__ float row[HEAD];
     const int h = blockIdx.x, j = threadIdx.x;
     const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
@@ -193,16 +217,16 @@ template <int HEAD> static __device__ __forceinline__ void recur(const mo_op_rec
     }
     mo_grid_begin();
     float a = 0.0f, o = 0.0f;
-    for (int first = 0; first < slice.count; first += inputs<HEAD>::TOKENS) {
-        const int count = min((int)inputs<HEAD>::TOKENS, slice.count - first);
+    for (int first = 0; first < slice.count; first += inputs<HEAD, ROWS>::TOKENS) {
+        const int count = min((int)inputs<HEAD, ROWS>::TOKENS, slice.count - first);
         __syncthreads();
-        load_inputs<HEAD>(op, in, (int64_t)slice.first + first, count, h);
+        load_inputs<HEAD, ROWS>(op, in, (int64_t)slice.first + first, count, h);
         __syncthreads();
-        a = decay_column<HEAD>(S, in.decay[0], in.k[0]);
+        a = decay_column<HEAD, ROWS>(S, in.decay[0], in.k[0]);
         for (int x = 0; x < count; x++) {
             const float d = in.beta[x] * (in.v[x][j] - a);
             if (x + 1 < count) {
-                o = change_and_decay<HEAD>(S, d, in.k[x], in.q[x], in.decay[x + 1], in.k[x + 1], &a);
+                o = change_and_decay<HEAD, ROWS>(S, d, in.k[x], in.q[x], in.decay[x + 1], in.k[x + 1], &a);
             } else {
                 o = change_column<HEAD>(S, d, in.k[x], in.q[x]);
             }
@@ -212,9 +236,11 @@ template <int HEAD> static __device__ __forceinline__ void recur(const mo_op_rec
             }
         }
     }
-    MO_UNROLL()
-    for (int i = 0; i < HEAD; i++) {
-        state[i * HEAD] = S[i];
+    if (op.state != MO_STATE_STAYS) {
+        MO_UNROLL()
+        for (int i = 0; i < HEAD; i++) {
+            state[i * HEAD] = S[i];
+        }
     }
     if (finish) { /* the slice is one token */
         row[j] = o;
@@ -229,45 +255,78 @@ template <int HEAD> static __device__ __forceinline__ void recur(const mo_op_rec
 MO_BOUNDED(mo_recur_128, mo_op_recur, 128, 1);
 MO_KERNEL(mo_recur_128, mo_op_recur)
 {
-    recur<128>(op, op.tokens == op.slice_count);
+    recur<128, false>(op, op.tokens == op.slice_count && op.state != MO_STATE_ONLY);
+}
+
+/* The same with a decay for each row of the state. */
+MO_BOUNDED(mo_recur_rows_128, mo_op_recur, 128, 1);
+MO_KERNEL(mo_recur_rows_128, mo_op_recur)
+{
+    recur<128, true>(op, op.tokens == op.slice_count && op.state != MO_STATE_ONLY);
 }
 
 MO_BOUNDED(mo_recur_chain, mo_op_recur, CHAIN_THREADS, 1);
 MO_KERNEL(mo_recur_chain, mo_op_recur)
 {
-    __shared__ __align__(16) mo_chain_ring ring;
+    __shared__ __align__(16) mo_chain_ring<false> ring;
     mo_chain_run(op, ring);
 }
 
-/* Heads of any size: the state stays where it is. */
-MO_KERNEL(mo_recur_any, mo_op_recur)
+MO_BOUNDED(mo_recur_rows_chain, mo_op_recur, CHAIN_THREADS, 1);
+MO_KERNEL(mo_recur_rows_chain, mo_op_recur)
 {
-    const int h = blockIdx.x, n = op.head;
+    __shared__ __align__(16) mo_chain_ring<true> ring;
+    mo_chain_run(op, ring);
+}
+
+/* A column of the state, `stride` apart, while the tokens of a slice pass. */
+static __device__ __forceinline__ void recur_column(const mo_op_recur &op, const mo_dslice &slice, int h,
+                                                    int j, float *column, int64_t stride)
+{
+    const int n = op.head;
     const int64_t channels = (2 * (int64_t)op.k_heads + op.v_heads) * n;
-    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
-    float *state = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (int64_t)h * n * n;
-    mo_grid_begin();
-    for (int64_t t = slice.first; t < slice.first + slice.count; t++) {
+    for (int64_t t = slice.first; t < (int64_t)slice.first + slice.count; t++) {
         const float *c = mo_at<const float>(op.after) + t * channels;
         const float *q = c + mo_delta_key_head(op, h) * n;
         const float *k = c + (op.k_heads + mo_delta_key_head(op, h)) * n;
         const float *v = c + (2 * op.k_heads + h) * n;
-        float *out = mo_at<float>(op.mixed.x) + t * op.mixed.cols + h * n;
-        float beta, decay;
-        mo_delta_gates(op, t, h, &beta, &decay);
-        for (int j = threadIdx.x; j < n; j += blockDim.x) {
-            float *column = state + j;
-            float a = 0.0f, o = 0.0f;
-            for (int i = 0; i < n; i++) {
-                column[i * n] = decay * column[i * n];
-                a = fmaf(column[i * n], k[i], a);
-            }
-            const float d = beta * (v[j] - a);
-            for (int i = 0; i < n; i++) {
-                column[i * n] = fmaf(k[i], d, column[i * n]);
-                o = fmaf(column[i * n], q[i], o);
-            }
-            out[j] = o * op.scale;
+        const bool rows = op.decay != MO_DECAY_HEADS;
+        const float *decays = rows ? mo_delta_rows(op, t) + (int64_t)h * n : NULL;
+        float beta, decay = 1.0f, a = 0.0f, o = 0.0f;
+        if (rows) {
+            beta = mo_delta_rows_beta(op, t, h);
+        } else {
+            mo_delta_gates(op, t, h, &beta, &decay);
+        }
+        for (int i = 0; i < n; i++) {
+            column[i * stride] = (rows ? decays[i] : decay) * column[i * stride];
+            a = fmaf(column[i * stride], k[i], a);
+        }
+        const float d = beta * (v[j] - a);
+        for (int i = 0; i < n; i++) {
+            column[i * stride] = fmaf(k[i], d, column[i * stride]);
+            o = fmaf(column[i * stride], q[i], o);
+        }
+        mo_at<float>(op.mixed.x)[t * op.mixed.cols + h * n + j] = o * op.scale;
+    }
+}
+
+/* Heads of any size: the state is where it is, or, where it stays, a column of it in a thread's own memory. */
+MO_KERNEL(mo_recur_any, mo_op_recur)
+{
+    const int h = blockIdx.x, n = op.head;
+    const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[blockIdx.y];
+    float *state = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (int64_t)h * n * n;
+    float copy[MO_OP_STAYS];
+    mo_grid_begin();
+    for (int j = threadIdx.x; j < n; j += blockDim.x) {
+        for (int i = 0; i < n && op.state == MO_STATE_STAYS; i++) {
+            copy[i] = state[(int64_t)i * n + j];
+        }
+        if (op.state == MO_STATE_STAYS) {
+            recur_column(op, slice, h, j, copy, 1);
+        } else {
+            recur_column(op, slice, h, j, state + j, n);
         }
     }
 }

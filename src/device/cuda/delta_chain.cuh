@@ -15,8 +15,6 @@ enum {
     CHAIN_HEAD = 128,
     CHAIN_HALF = CHAIN_HEAD / 2, /* rows of a lane */
     CHAIN_COLUMNS = 32,          /* of a block */
-    CHAIN_GROUP = 8,             /* tokens between two barriers */
-    CHAIN_RING = 32,             /* tokens in shared memory: groups behind, at work, ahead and to come */
     CHAIN_EARLY = 16,            /* values of q that are read before the token before is done */
     CHAIN_THREADS = 160
 };
@@ -26,10 +24,15 @@ struct mo_chain_row {
     float upper[CHAIN_HALF], space[4], lower[CHAIN_HALF];
 };
 
-struct mo_chain_ring {
-    mo_chain_row q[CHAIN_RING], k[CHAIN_RING];
-    float v[CHAIN_RING][CHAIN_COLUMNS], d[CHAIN_RING][CHAIN_COLUMNS];
-    float beta[CHAIN_RING], decay[CHAIN_RING];
+/* ROWS: every row of the state has a decay. Then there is space for fewer tokens. */
+template <bool ROWS> struct mo_chain_ring {
+    enum {
+        GROUP = ROWS ? 4 : 8, /* tokens between two barriers */
+        RING = 4 * GROUP      /* tokens in shared memory: groups behind, at work, ahead and to come */
+    };
+    mo_chain_row q[RING], k[RING], decays[ROWS ? RING : 1];
+    float v[RING][CHAIN_COLUMNS], d[RING][CHAIN_COLUMNS];
+    float beta[RING], decay[RING];
 };
 
 struct mo_chain_work {
@@ -39,18 +42,23 @@ struct mo_chain_work {
 
 /* ---- Inputs ---- */
 
-static __device__ __forceinline__ void mo_chain_bring(const mo_op_recur &op, mo_chain_ring &ring,
+template <bool ROWS>
+static __device__ __forceinline__ void mo_chain_bring(const mo_op_recur &op, mo_chain_ring<ROWS> &ring,
                                                       const mo_chain_work &work, int group)
 {
-    const int lane = threadIdx.x & 31, first = group * CHAIN_GROUP;
-    const int count = min((int)CHAIN_GROUP, work.slice.count - first);
+    const int lane = threadIdx.x & 31, first = group * ring.GROUP;
+    const int count = min((int)ring.GROUP, work.slice.count - first);
     const int64_t channels = (2 * (int64_t)op.k_heads + op.v_heads) * CHAIN_HEAD;
     const int key_head = mo_delta_key_head(op, work.h), place = 4 * lane + (lane < 16 ? 0 : 4);
     for (int x = 0; x < count; x++) {
-        const int at = (first + x) % CHAIN_RING;
+        const int at = (first + x) % ring.RING;
         const float *c = mo_at<const float>(op.after) + ((int64_t)work.slice.first + first + x) * channels;
         mo_async_copy16(ring.q[at].upper + place, c + key_head * CHAIN_HEAD + 4 * lane);
         mo_async_copy16(ring.k[at].upper + place, c + (op.k_heads + key_head) * CHAIN_HEAD + 4 * lane);
+        if (ROWS) {
+            const float *rows = mo_delta_rows(op, (int64_t)work.slice.first + first + x);
+            mo_async_copy16(ring.decays[at].upper + place, rows + work.h * CHAIN_HEAD + 4 * lane);
+        }
         if (lane < CHAIN_COLUMNS / 4) {
             mo_async_copy16(ring.v[at] + 4 * lane,
                             c + (2 * op.k_heads + work.h) * CHAIN_HEAD + work.column + 4 * lane);
@@ -58,15 +66,19 @@ static __device__ __forceinline__ void mo_chain_bring(const mo_op_recur &op, mo_
     }
     mo_async_commit();
     if (lane < count) {
-        const int at = (first + lane) % CHAIN_RING;
-        mo_delta_gates(op, (int64_t)work.slice.first + first + lane, work.h, &ring.beta[at], &ring.decay[at]);
+        const int at = (first + lane) % ring.RING;
+        const int64_t t = (int64_t)work.slice.first + first + lane;
+        if (ROWS) {
+            ring.beta[at] = mo_delta_rows_beta(op, t, work.h);
+        } else {
+            mo_delta_gates(op, t, work.h, &ring.beta[at], &ring.decay[at]);
+        }
     }
 }
 
-/* This lane's half of token t's row. */
-static __device__ __forceinline__ const float *mo_chain_half(const mo_chain_row *rows, int t)
+/* This lane's half of a row. */
+static __device__ __forceinline__ const float *mo_chain_half(const mo_chain_row &row)
 {
-    const mo_chain_row &row = rows[t % CHAIN_RING];
     return (threadIdx.x & 16) ? row.lower : row.upper;
 }
 
@@ -95,9 +107,10 @@ static __device__ __forceinline__ float mo_chain_sum(const float *S, const float
     return __shfl_sync(MO_FULL, sum, 16 + lane);
 }
 
-static __device__ __forceinline__ void mo_chain_read(float *k, const mo_chain_ring &ring, int t)
+template <bool ROWS>
+static __device__ __forceinline__ void mo_chain_read(float *k, const mo_chain_ring<ROWS> &ring, int t)
 {
-    const float *half = mo_chain_half(ring.k, t);
+    const float *half = mo_chain_half(ring.k[t % ring.RING]);
     MO_UNROLL()
     for (int i = 0; i < CHAIN_HALF; i++) {
         k[i] = half[i];
@@ -107,28 +120,32 @@ static __device__ __forceinline__ void mo_chain_read(float *k, const mo_chain_ri
 struct mo_chain_state {
     float a;       /* the sum of the token to come */
     float v, beta; /* of that token */
-    float decay;   /* of the one after it */
+    float decay;   /* of the one after it, unless rows have theirs */
 };
 
-static __device__ __forceinline__ void mo_chain_scalars(mo_chain_state &c, const mo_chain_ring &ring, int t)
+template <bool ROWS>
+static __device__ __forceinline__ void mo_chain_scalars(mo_chain_state &c, const mo_chain_ring<ROWS> &ring,
+                                                        int t)
 {
-    c.v = ring.v[t % CHAIN_RING][mo_chain_column()];
-    c.beta = ring.beta[t % CHAIN_RING];
-    c.decay = ring.decay[(t + 1) % CHAIN_RING];
+    c.v = ring.v[t % ring.RING][mo_chain_column()];
+    c.beta = ring.beta[t % ring.RING];
+    c.decay = ROWS ? 1.0f : ring.decay[(t + 1) % ring.RING];
 }
 
 /* Token t changes the state; then the decay and the sum of the token after it. k and next are those tokens'; k becomes
  * that of the token after them. */
+template <bool ROWS>
 static __device__ __forceinline__ void mo_chain_token(float *S, mo_chain_state &c, float *k,
-                                                      const float *next, mo_chain_ring &ring, int t)
+                                                      const float *next, mo_chain_ring<ROWS> &ring, int t)
 {
     const float d = c.beta * (c.v - c.a), decay = c.decay;
-    ring.d[t % CHAIN_RING][mo_chain_column()] = d;
+    const float *decays = mo_chain_half(ring.decays[ROWS ? (t + 1) % ring.RING : 0]);
+    ring.d[t % ring.RING][mo_chain_column()] = d;
     mo_chain_scalars(c, ring, t + 1);
     MO_UNROLL()
     for (int i = 0; i < CHAIN_HALF; i++) {
         S[i] = fmaf(k[i], d, S[i]);
-        S[i] = decay * S[i];
+        S[i] = (ROWS ? decays[i] : decay) * S[i];
     }
     mo_chain_read(k, ring, t + 2);
     c.a = mo_chain_sum(S, next);
@@ -157,16 +174,19 @@ struct mo_chain_follow {
     float o;                             /* of the token before, which is on its way between lanes */
 };
 
-static __device__ __forceinline__ float mo_chain_change(const mo_chain_ring &ring, int t)
+template <bool ROWS>
+static __device__ __forceinline__ float mo_chain_change(const mo_chain_ring<ROWS> &ring, int t)
 {
-    return *(const volatile float *)&ring.d[t % CHAIN_RING][mo_chain_column()];
+    return *(const volatile float *)&ring.d[t % ring.RING][mo_chain_column()];
 }
 
 /* What token t needs first, but for d, while the one before is at work. */
-static __device__ __forceinline__ void mo_chain_ahead(mo_chain_follow &f, const mo_chain_ring &ring, int t)
+template <bool ROWS>
+static __device__ __forceinline__ void mo_chain_ahead(mo_chain_follow &f, const mo_chain_ring<ROWS> &ring,
+                                                      int t)
 {
-    const float *k = mo_chain_half(ring.k, t), *q = mo_chain_half(ring.q, t);
-    f.decay = *(const volatile float *)&ring.decay[t % CHAIN_RING];
+    const float *k = mo_chain_half(ring.k[t % ring.RING]), *q = mo_chain_half(ring.q[t % ring.RING]);
+    f.decay = ROWS ? 1.0f : *(const volatile float *)&ring.decay[t % ring.RING];
     MO_UNROLL()
     for (int i = 0; i < CHAIN_HALF; i += 4) {
         if (i < CHAIN_EARLY) {
@@ -178,20 +198,22 @@ static __device__ __forceinline__ void mo_chain_ahead(mo_chain_follow &f, const 
 
 /* Outputs of tokens first - 1 to end - 2: the last one's is in f. Both lanes of a column store it: a branch would keep the
  * reads from moving up. */
+template <bool ROWS>
 static __device__ __forceinline__ void mo_chain_outputs(float *S, mo_chain_follow &f,
-                                                        const mo_chain_ring &ring, int first, int end,
+                                                        const mo_chain_ring<ROWS> &ring, int first, int end,
                                                         float scale, float *out, int64_t stride)
 {
     f.d = mo_chain_change(ring, first);
     MO_UNROLL(1)
     for (int t = first; t < end; t++) {
-        const float *row = mo_chain_half(ring.q, t);
+        const float *row = mo_chain_half(ring.q[t % ring.RING]);
+        const float *decays = mo_chain_half(ring.decays[ROWS ? t % ring.RING : 0]);
         float q[CHAIN_HALF];
         out[max(t - 1, 0) * stride] = f.o * scale; /* the first is none and soon gone */
         MO_UNROLL()
         for (int i = 0; i < CHAIN_HALF; i++) {
             q[i] = i < CHAIN_EARLY ? f.q[i] : row[i];
-            S[i] = f.decay * S[i];
+            S[i] = (ROWS ? decays[i] : f.decay) * S[i];
             S[i] = fmaf(f.k[i], f.d, S[i]);
         }
         f.d = mo_chain_change(ring, min(t + 1, end - 1));
@@ -203,13 +225,15 @@ static __device__ __forceinline__ void mo_chain_outputs(float *S, mo_chain_follo
 /* ---- The block: its warps meet after every group ---- */
 
 /* Whole groups: results of tokens after the last are not used. */
-static __device__ __forceinline__ void mo_chain_lead(float *S, mo_chain_ring &ring, int groups)
+template <bool ROWS>
+static __device__ __forceinline__ void mo_chain_lead(float *S, mo_chain_ring<ROWS> &ring, int groups)
 {
+    const float *decays = mo_chain_half(ring.decays[0]);
     float k[CHAIN_HALF], next[CHAIN_HALF];
     mo_chain_state c;
     MO_UNROLL()
     for (int i = 0; i < CHAIN_HALF; i++) {
-        S[i] = ring.decay[0] * S[i];
+        S[i] = (ROWS ? decays[i] : ring.decay[0]) * S[i];
     }
     mo_chain_read(k, ring, 0);
     mo_chain_read(next, ring, 1);
@@ -217,7 +241,7 @@ static __device__ __forceinline__ void mo_chain_lead(float *S, mo_chain_ring &ri
     c.a = mo_chain_sum(S, k);
     for (int g = 0; g < groups; g++) {
         MO_UNROLL(1)
-        for (int t = g * CHAIN_GROUP; t < (g + 1) * CHAIN_GROUP; t += 2) {
+        for (int t = g * ring.GROUP; t < (g + 1) * ring.GROUP; t += 2) {
             mo_chain_token(S, c, k, next, ring, t);
             mo_chain_token(S, c, next, k, ring, t + 1);
         }
@@ -226,13 +250,14 @@ static __device__ __forceinline__ void mo_chain_lead(float *S, mo_chain_ring &ri
     __syncthreads();
 }
 
-static __device__ __forceinline__ void mo_chain_run(const mo_op_recur &op, mo_chain_ring &ring)
+template <bool ROWS>
+static __device__ __forceinline__ void mo_chain_run(const mo_op_recur &op, mo_chain_ring<ROWS> &ring)
 {
     const int pieces = CHAIN_HEAD / CHAIN_COLUMNS, part = __shfl_sync(MO_FULL, (int)threadIdx.x / 64, 0);
     const mo_chain_work work = {mo_at<const mo_dslice>(op.slices)[blockIdx.y], (int)blockIdx.x / pieces,
                                 (int)blockIdx.x % pieces * CHAIN_COLUMNS};
     const int column = work.column + mo_chain_column(), count = work.slice.count;
-    const int groups = (count + CHAIN_GROUP - 1) / CHAIN_GROUP, row = (threadIdx.x & 16) ? CHAIN_HALF : 0;
+    const int groups = (count + ring.GROUP - 1) / ring.GROUP, row = (threadIdx.x & 16) ? CHAIN_HALF : 0;
     float *state = mo_at<float>(mo_at<const mo_dstate>(work.slice.layers)[op.layer].delta) +
                    ((int64_t)work.h * CHAIN_HEAD + row) * CHAIN_HEAD + column;
     float S[CHAIN_HALF];
@@ -267,16 +292,18 @@ static __device__ __forceinline__ void mo_chain_run(const mo_op_recur &op, mo_ch
     mo_chain_ahead(f, ring, 0);
     __syncthreads();
     for (int g = 0; g < groups; g++) {
-        mo_chain_outputs(S, f, ring, g * CHAIN_GROUP, min((g + 1) * CHAIN_GROUP, count), op.scale, out,
+        mo_chain_outputs(S, f, ring, g * ring.GROUP, min((g + 1) * (int)ring.GROUP, count), op.scale, out,
                          op.mixed.cols);
         __syncthreads();
     }
     if (count > 0) {
         out[(count - 1) * (int64_t)op.mixed.cols] = f.o * op.scale;
     }
-    MO_UNROLL()
-    for (int i = 0; i < CHAIN_HALF; i++) {
-        state[i * CHAIN_HEAD] = S[i];
+    if (op.state != MO_STATE_STAYS) {
+        MO_UNROLL()
+        for (int i = 0; i < CHAIN_HALF; i++) {
+            state[i * CHAIN_HEAD] = S[i];
+        }
     }
 }
 

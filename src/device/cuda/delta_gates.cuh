@@ -4,6 +4,17 @@
 
 #include "device/cuda/common.cuh"
 
+/* A token's gates where every channel has a decay: those, by heads, then the betas. */
+static __device__ __forceinline__ const float *mo_delta_rows(const mo_op_recur &op, int64_t t)
+{
+    return mo_at<const float>(op.gates) + t * mo_delta_gate_values(MO_DECAY_CHANNELS, op.v_heads, op.head);
+}
+
+static __device__ __forceinline__ float mo_delta_rows_beta(const mo_op_recur &op, int64_t t, int h)
+{
+    return mo_sigmoid(mo_delta_rows(op, t)[(int64_t)op.v_heads * op.head + h]);
+}
+
 /* beta and decay of value head h for token t. */
 static __device__ __forceinline__ void mo_delta_gates(const mo_op_recur &op, int64_t t, int h, float *beta,
                                                       float *decay)

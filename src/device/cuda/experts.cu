@@ -67,9 +67,9 @@ static __device__ __forceinline__ void mo_experts_tile(const mo_op_experts &op, 
     if (lane < rows) {
         const mo_experts_finish gate = mo_experts_finish_of(op.gate, item.expert);
         const mo_experts_finish up = mo_experts_finish_of(op.up, item.expert);
-        hidden =
-            mo_activation_of(op.activation, mo_rows_finish(head->result[lane], gate.scale, gate.bias, row),
-                             mo_rows_finish(head->result[MO_ROWS_TILE + lane], up.scale, up.bias, row));
+        hidden = mo_activation_of(op.activation, op.limit,
+                                  mo_rows_finish(head->result[lane], gate.scale, gate.bias, row),
+                                  mo_rows_finish(head->result[MO_ROWS_TILE + lane], up.scale, up.bias, row));
         mo_at<float>(op.hidden.x)[(int64_t)item.row * op.hidden.cols + row] = hidden;
     }
     __syncwarp();

@@ -287,6 +287,26 @@ mo_status mo_cuda_prepare_router(mo_cuda_device *d, const mo_op *first, const mo
     return make_step(d, &launch, router, step, err);
 }
 
+mo_status mo_cuda_prepare_routed(mo_cuda_device *d, const mo_op *ops, int count, mo_cuda_routed *routed,
+                                 mo_cuda_step *step, int *made, mo_error *err)
+{
+    mo_cuda_launch launch;
+    *made = mo_cuda_launch_routed(ops, count, d->code, d->sms, routed, &launch);
+    return *made ? make_step(d, &launch, routed, step, err) : MO_OK;
+}
+
+mo_status mo_cuda_prepare_fresh(mo_cuda_device *d, const mo_op *first, const mo_op *second,
+                                mo_cuda_fresh *fresh, mo_cuda_step steps[2], int *made, mo_error *err)
+{
+    mo_cuda_launch launch[2];
+    *made = mo_cuda_launch_fresh(first, second, d->code, d->sms, fresh, launch);
+    if (*made == 0) {
+        return MO_OK;
+    }
+    const mo_status status = make_step(d, &launch[0], fresh, &steps[0], err);
+    return status == MO_OK && *made == 2 ? make_step(d, &launch[1], &fresh->attend, &steps[1], err) : status;
+}
+
 mo_status mo_cuda_prepare_lowered(mo_cuda_device *d, const mo_op *ops, int count, mo_cuda_lowered *lowered,
                                   mo_cuda_step *step, int *taken, mo_error *err)
 {

@@ -2,14 +2,21 @@
 #include "device/cuda/codes.cuh"
 #include "device/cuda/tall.cuh"
 
-/* Pairs of neighbours among n values, from x to `to`. */
+/* Pairs of neighbours among n values, from x to `to`, then times a factor. c NULL: nothing rotates. */
 static __device__ __forceinline__ void rotate(const float *x, float *to, int n, const float *c,
-                                              const float *s)
+                                              const float *s, float factor)
 {
+    for (int i = threadIdx.x & 31; i < n && !c; i += 32) {
+        to[i] = x[i] * factor;
+    }
+    if (!c) {
+        __syncwarp();
+        return;
+    }
     for (int p = threadIdx.x & 31; p < n / 2; p += 32) {
         const float a = x[2 * p], b = x[2 * p + 1];
-        to[2 * p] = fmaf(a, c[p], -(b * s[p]));
-        to[2 * p + 1] = fmaf(a, s[p], b * c[p]);
+        to[2 * p] = fmaf(a, c[p], -(b * s[p])) * factor;
+        to[2 * p + 1] = fmaf(a, s[p], b * c[p]) * factor;
     }
     __syncwarp();
 }
@@ -21,9 +28,10 @@ static __device__ __forceinline__ void prepare_query(const mo_op_latent &op, int
     const int lane = threadIdx.x & 31, plain = op.plain.cols;
     const int64_t row = (int64_t)head * op.tokens + t;
     const float *q = mo_at<const float>(op.q) + (t * op.heads + head) * (plain + op.n_rot);
+    const float factor = mo_query_factor(op.q_factor, t);
     float *out = mo_at<float>(op.plain.x) + row * plain;
     for (int at = 0; at < plain; at += 32) {
-        const float v = at + lane < plain ? q[at + lane] : 0.0f;
+        const float v = at + lane < plain ? q[at + lane] * factor : 0.0f;
         if (at + lane < plain) {
             out[at + lane] = v;
         }
@@ -31,7 +39,8 @@ static __device__ __forceinline__ void prepare_query(const mo_op_latent &op, int
             mo_quantize_block(op.plain, row, at / 32, v);
         }
     }
-    rotate(q + plain, mo_at<float>(op.query) + row * (op.v_len + op.n_rot) + op.v_len, op.n_rot, c, s);
+    rotate(q + plain, mo_at<float>(op.query) + row * (op.v_len + op.n_rot) + op.v_len, op.n_rot, c, s,
+           factor);
 }
 
 /* Value or tail of a latent row in shared memory, as codes of position u of a block: units from `first` on. */
@@ -82,7 +91,7 @@ static __device__ __forceinline__ void prepare_key(const mo_op_latent &op, int64
     for (int i = threadIdx.x & 31; i < op.v_len; i += 32) {
         row[i] = (k[i] * r) * w[i];
     }
-    rotate(k + op.v_len, row + op.v_len, op.n_rot, c, s);
+    rotate(k + op.v_len, row + op.v_len, op.n_rot, c, s, 1.0f);
     float *back = mo_at<float>(op.k) + t * (op.v_len + op.n_rot);
     for (int i = threadIdx.x & 31; i < op.v_len + op.n_rot; i += 32) {
         back[i] = row[i];
@@ -117,8 +126,8 @@ MO_KERNEL(mo_latent, mo_op_latent)
     if ((int)token >= op.tokens) {
         return;
     }
-    const float *c = mo_at<const float>(op.rope) + token * op.rope_stride,
-                *s = c + op.rope_rows * op.rope_stride;
+    const float *c = op.rope ? mo_at<const float>(op.rope) + token * op.rope_stride : NULL,
+                *s = op.rope ? c + op.rope_rows * op.rope_stride : NULL;
     if (which < op.heads) {
         prepare_query(op, token, which, c, s);
     } else {
@@ -136,10 +145,14 @@ MO_KERNEL(mo_collect, mo_op_collect)
         return;
     }
     const int i = at + lane, h = i / op.n;
-    const float v = i < op.out.cols
-                        ? mo_at<const float>(op.from)[((int64_t)h * op.tokens + t) * op.n + i - h * op.n]
-                        : 0.0f;
+    float v = 0.0f;
     if (i < op.out.cols) {
+        const int64_t row = op.by_token ? t * op.heads + h : (int64_t)h * op.tokens + t;
+        v = mo_at<const float>(op.from)[row * op.n + i - h * op.n];
+        if (op.gate) {
+            const float g = mo_at<const float>(op.gate)[op.each ? t * op.out.cols + i : t * op.heads + h];
+            v = v * (op.kind == MO_GATE_SOFTPLUS ? mo_softplus(g) : mo_sigmoid(g));
+        }
         mo_at<float>(op.out.x)[t * op.out.cols + i] = v;
     }
     if (op.out.cols % 32 == 0) {

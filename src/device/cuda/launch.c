@@ -30,6 +30,9 @@ static int choose(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo
     case MO_OP_SSM_PARTS:
     case MO_OP_SSM_SCAN: return mo_cuda_launch_mamba(op, compute, sms, out, err);
     case MO_OP_RESTORE: return mo_cuda_launch_restore(op, compute, sms, out, err);
+    case MO_OP_INDEX:
+    case MO_OP_KEEP:
+    case MO_OP_GATHER: return mo_cuda_launch_index(op, compute, sms, out, err);
     case MO_OP_LATENT:
     case MO_OP_COLLECT: return mo_cuda_launch_latent(op, compute, sms, out, err);
     case MO_OP_LOWER:

@@ -3,10 +3,12 @@
 #ifndef MO_DEVICE_CUDA_LAUNCH_H
 #define MO_DEVICE_CUDA_LAUNCH_H
 
+#include "device/cuda/fresh.h"
 #include "device/cuda/joined.h"
+#include "device/cuda/router.h"
 #include "device/device.h"
 
-enum { MO_CUDA_KERNELS_PER_OP = 8 };
+enum { MO_CUDA_KERNELS_PER_OP = 8, MO_CUDA_GRID_LIMIT = 65535 /* of y and z */ };
 
 /* One kernel of an op. Its only parameter is the op's own struct (the member of the union), by value; or what several ops
  * make together: router.h, joined.h. */
@@ -19,6 +21,15 @@ typedef struct mo_cuda_launch {
         patient; /* and reads no matrix before that: outside of programs the kernel before may have brought it */
     bool tall; /* its grid's second dimension may go on in the third: mo_grid_row() */
 } mo_cuda_launch;
+
+static inline int64_t mo_cuda_tiles_of(int64_t n, int64_t each)
+{
+    return (n + each - 1) / each;
+}
+
+/* A kernel whose blocks are x * y * z tiles; -1: that is larger than a grid can be. */
+int mo_cuda_launch_tiles(mo_cuda_launch *out, const char *kernel, int64_t x, int64_t y, int64_t z,
+                         int threads, int shared, mo_error *err);
 
 /* Fill out[0 .. returned), in the order in which they run; 0 when this op has nothing to do. -1: no kernel can do it
  * (err says what). compute: the device's capability, 75 and up. sms: its multiprocessors. */
@@ -40,12 +51,14 @@ int mo_cuda_launch_planes(const mo_op_attend *o, int compute, int sms, bool by_c
                           bool *codes_missing);
 int mo_cuda_launch_latent(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                           mo_error *err); /* and collect */
+int mo_cuda_launch_index(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
+                         mo_error *err); /* and keep, gather */
 int mo_cuda_launch_delta(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve and recur */
 /* A causal convolution of this many channels: its kernel, and where slices have several tokens the one that keeps what the next
  * step looks back to. */
 int mo_cuda_launch_taps(const char *kernel, const char *keep, int64_t channels, int64_t tokens,
-                        int64_t slices, mo_cuda_launch *out);
+                        int64_t slices, int32_t state, mo_cuda_launch *out);
 int mo_cuda_launch_short_conv(const mo_op *op, int compute, int sms, mo_cuda_launch *out, mo_error *err);
 int mo_cuda_launch_mamba(const mo_op *op, int compute, int sms, mo_cuda_launch *out,
                          mo_error *err); /* convolve, parts and scan of Mamba */
@@ -59,6 +72,15 @@ int mo_cuda_launch_op(const mo_op *op, int compute, int sms, mo_cuda_launch *out
 /* A product and a choice right after it as one kernel: 1 and *out, whose parameter is a mo_cuda_router (router.h). 0: these
  * two ops, whatever they are, go alone. */
 int mo_cuda_launch_router(const mo_op *first, const mo_op *second, int compute, int sms, mo_cuda_launch *out);
+
+/* The same with the stream before them: 1 where ops[0 .. 3) are those, and *op, the parameter but for the router's counter; otherwise 0. */
+int mo_cuda_launch_routed(const mo_op *ops, int count, int compute, int sms, mo_cuda_routed *op,
+                          mo_cuda_launch *out);
+
+/* Heads and the attention right after them as one kernel, and perhaps one that merges: how many, and *op, which the first's parameter is; the other's is
+ * its `attend`. 0: these two ops, whatever they are, go alone. */
+int mo_cuda_launch_fresh(const mo_op *first, const mo_op *second, int compute, int sms, mo_cuda_fresh *op,
+                         mo_cuda_launch out[2]);
 
 /* What adapters add to products of one token, in the kernels around it (joined.h): how many of ops[0 .. count) they are; 0: these go alone. Lowered: a
  * product and what LOWER makes of its input, one kernel. Adapted: those, what ADAPT adds, and the heads or the stream that take it, two kernels, of

@@ -83,6 +83,8 @@ static int attend(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *o
     } else {
         count = by_chunks ? few(o, compute, out) : many(o, out);
     }
+    out[0].prelaunch =
+        out[0].prelaunch && !o->made; /* its kernels read places and old blocks before they wait */
     if (codes_missing && o->mixed.cols % 32 == 0 && !o->tail) {
         out[count++] = (mo_cuda_launch){.kernel = "mo_attend_quantize",
                                         .prelaunch = true,

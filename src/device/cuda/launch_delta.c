@@ -1,5 +1,6 @@
 #include "base/status.h"
 #include "device/cuda/launch.h"
+#include "numeric/kinds.h"
 
 enum { WARPS = 4, THREADS = 256, CHAIN_BLOCKS = 4, CHAIN_THREADS = 160 /* as in delta_chain.cuh */ };
 
@@ -12,46 +13,53 @@ static int convolve(const mo_op_convolve *o, mo_cuda_launch *out)
 {
     const int64_t heads = 2 * (int64_t)o->k_heads + o->v_heads;
     const uint32_t threads = o->head > THREADS ? THREADS : pieces(o->head, 32) * 32;
-    out[0] = (mo_cuda_launch){.kernel = "mo_convolve",
-                              .prelaunch = true,
-                              .grid = {(uint32_t)(o->tokens * heads), 1, 1},
-                              .block = {threads, 1, 1},
-                              .shared = (uint32_t)o->head * (uint32_t)sizeof(float)};
-    if (o->tokens == o->slice_count) { /* one token each: their inputs are kept on the way */
-        return 1;
+    int count = 0;
+    if (o->state != MO_STATE_ONLY) {
+        out[count++] = (mo_cuda_launch){.kernel = "mo_convolve",
+                                        .prelaunch = true,
+                                        .grid = {(uint32_t)(o->tokens * heads), 1, 1},
+                                        .block = {threads, 1, 1},
+                                        .shared = (uint32_t)o->head * (uint32_t)sizeof(float)};
     }
-    out[1] = (mo_cuda_launch){.kernel = "mo_convolve_keep",
-                              .prelaunch = true,
-                              .grid = {pieces(heads * o->head, THREADS), (uint32_t)o->slice_count, 1},
-                              .block = {THREADS, 1, 1}};
-    return 2;
+    /* One token each: their inputs are kept on the way. */
+    if (o->state == MO_STATE_STAYS || (o->tokens == o->slice_count && o->state == MO_STATE_MOVES)) {
+        return count;
+    }
+    out[count++] = (mo_cuda_launch){.kernel = "mo_convolve_keep",
+                                    .prelaunch = true,
+                                    .grid = {pieces(heads * o->head, THREADS), (uint32_t)o->slice_count, 1},
+                                    .block = {THREADS, 1, 1}};
+    return count;
 }
 
 /* Prompts, so few that their columns do not fill the GPU: the latency of a chain decides. */
 static bool chained(const mo_op_recur *o, int sms)
 {
-    return o->head == 128 && o->tokens > o->slice_count &&
+    const bool rows = o->decay == MO_DECAY_HEADS || o->gates % 16 == 0; /* which are copied by 16 bytes */
+    return o->head == 128 && o->tokens > o->slice_count && rows &&
            (int64_t)o->v_heads * CHAIN_BLOCKS * o->slice_count <= 2 * (int64_t)sms;
 }
 
 static int recur(const mo_op_recur *o, int sms, mo_cuda_launch *out)
 {
-    const bool known = o->head == 128;
+    const bool known = o->head == 128, rows = o->decay != MO_DECAY_HEADS;
     int count = 0;
     if (chained(o, sms)) {
         out[count++] =
-            (mo_cuda_launch){.kernel = "mo_recur_chain",
+            (mo_cuda_launch){.kernel = rows ? "mo_recur_rows_chain" : "mo_recur_chain",
                              .prelaunch = true,
                              .grid = {(uint32_t)o->v_heads * CHAIN_BLOCKS, (uint32_t)o->slice_count, 1},
                              .block = {CHAIN_THREADS, 1, 1}};
     } else {
-        out[count++] = (mo_cuda_launch){.kernel = known ? "mo_recur_128" : "mo_recur_any",
+        out[count++] = (mo_cuda_launch){.kernel = !known ? "mo_recur_any"
+                                                  : rows ? "mo_recur_rows_128"
+                                                         : "mo_recur_128",
                                         .prelaunch = true,
                                         .grid = {(uint32_t)o->v_heads, (uint32_t)o->slice_count, 1},
                                         .block = {128, 1, 1}};
     }
-    if (known && o->tokens == o->slice_count) { /* one token each: finished at once */
-        return count;
+    if ((known && o->tokens == o->slice_count) || o->state == MO_STATE_ONLY) {
+        return count; /* one token each: finished at once */
     }
     out[count++] = (mo_cuda_launch){.kernel = "mo_recur_finish",
                                     .prelaunch = true,

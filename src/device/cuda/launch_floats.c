@@ -5,7 +5,6 @@
 #include "device/cuda/floats_launch.h"
 
 enum {
-    GRID_LIMIT = 65535, /* of y and z */
     LARGE_COMPUTE = 80, /* from here on a block may have more than 64 KiB of shared memory */
     FEW_ROWS = 4,
     TILE_ROWS = 32, /* gpt-oss's router and 2048 tokens: 27 to 35 us as tiles, 37 as panels */
@@ -28,32 +27,21 @@ static const cut cuts[CUTS] = {
     [FEW] = {"mo_product_tile_float_few", NULL, 1, MO_FLOAT_TILE_TOKENS, 0},
 };
 
-static int64_t tiles_of(int64_t n, int64_t each)
-{
-    return (n + each - 1) / each;
-}
-
 /* average: tokens of a group. */
 static bool fills(const cut *c, int64_t row_tiles, int64_t average, int sms)
 {
-    return 4 * row_tiles * tiles_of(average, c->tokens) >= 3 * (int64_t)sms;
+    return 4 * row_tiles * mo_cuda_tiles_of(average, c->tokens) >= 3 * (int64_t)sms;
 }
 
 static int fill(mo_cuda_launch *out, const cut *c, bool grouped, int64_t x, int64_t y, int64_t z,
                 mo_error *err)
 {
-    if (x > INT32_MAX || y > GRID_LIMIT || z > GRID_LIMIT) {
-        mo_fail(err, MO_EUNSUPPORTED,
-                "a product of %lld x %lld x %lld tiles is too large for one launch; use smaller batches",
-                (long long)x, (long long)y, (long long)z);
+    const int threads = c->each ? 32 * MO_FLOAT_PANEL_WARPS : MO_FLOAT_TILE_THREADS;
+    const int shared = c->each ? (int)mo_float_panel_lay(MO_F32, c->each).bytes : 0; /* the largest */
+    if (mo_cuda_launch_tiles(out, grouped ? c->grouped : c->product, x, y, z, threads, shared, err) < 0) {
         return -1;
     }
-    *out = (mo_cuda_launch){.kernel = grouped ? c->grouped : c->product,
-                            .grid = {(uint32_t)x, (uint32_t)y, (uint32_t)z},
-                            .block = {c->each ? 32 * MO_FLOAT_PANEL_WARPS : MO_FLOAT_TILE_THREADS, 1, 1},
-                            .shared = c->each ? (uint32_t)mo_float_panel_lay(MO_F32, c->each).bytes
-                                              : 0, /* the largest */
-                            .prelaunch = c == &cuts[FEW]};
+    out->prelaunch = c == &cuts[FEW];
     return 1;
 }
 
@@ -61,16 +49,16 @@ int mo_cuda_launch_floats_grouped(const mo_op_grouped *op, int compute, int sms,
                                   mo_error *err)
 {
     const int64_t average =
-        op->most < tiles_of(op->rows, op->count) ? op->most : tiles_of(op->rows, op->count);
+        op->most < mo_cuda_tiles_of(op->rows, op->count) ? op->most : mo_cuda_tiles_of(op->rows, op->count);
     int chosen = op->matrix.cols % 32 == 0 ? WIDE : TILE;
     if (chosen == WIDE &&
         (compute < LARGE_COMPUTE || average < cuts[WIDE].tokens ||
-         !fills(&cuts[WIDE], tiles_of(op->matrix.rows, cuts[WIDE].rows) * op->count, average, sms))) {
+         !fills(&cuts[WIDE], mo_cuda_tiles_of(op->matrix.rows, cuts[WIDE].rows) * op->count, average, sms))) {
         chosen = average < cuts[SMALL].tokens ? TILE : SMALL;
     }
     const cut *c = &cuts[chosen];
-    return fill(out, c, true, tiles_of(op->matrix.rows, c->rows), tiles_of(op->most, c->tokens), op->count,
-                err);
+    return fill(out, c, true, mo_cuda_tiles_of(op->matrix.rows, c->rows),
+                mo_cuda_tiles_of(op->most, c->tokens), op->count, err);
 }
 
 /* Row tiles of all float matrices. */
@@ -79,7 +67,7 @@ static int64_t row_tiles(const mo_op_product *op, int rows)
     int64_t tiles = 0;
     for (int i = 0; i < op->count; i++) {
         if (op->matrix[i].data && mo_tile_fold_of(op->matrix[i].type) == MO_FOLD_NONE) {
-            tiles += tiles_of(op->matrix[i].rows, rows);
+            tiles += mo_cuda_tiles_of(op->matrix[i].rows, rows);
         }
     }
     return tiles;
@@ -97,9 +85,10 @@ int mo_cuda_launch_floats_product(const mo_op_product *op, int compute, int sms,
                              !fills(&cuts[chosen], row_tiles(op, cuts[chosen].rows), op->tokens, sms))) {
         chosen++;
     }
-    if (chosen == TILE && row_tiles(op, cuts[TILE].rows) * tiles_of(op->tokens, cuts[TILE].tokens) < sms) {
+    if (chosen == TILE &&
+        row_tiles(op, cuts[TILE].rows) * mo_cuda_tiles_of(op->tokens, cuts[TILE].tokens) < sms) {
         chosen = FEW;
     }
     const cut *c = &cuts[chosen];
-    return fill(out, c, false, row_tiles(op, c->rows), tiles_of(op->tokens, c->tokens), 1, err);
+    return fill(out, c, false, row_tiles(op, c->rows), mo_cuda_tiles_of(op->tokens, c->tokens), 1, err);
 }

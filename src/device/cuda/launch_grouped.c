@@ -7,7 +7,6 @@
 #include "device/cuda/tile.h"
 
 enum {
-    GRID_LIMIT = 65535, /* of y and z */
     STRIP_GROUP =
         32, /* tokens of a group, on average, up to which strips are faster than tiles (measured, as the next two) */
     STRIP_PRODUCT = 32, /* tokens of any product */
@@ -75,16 +74,10 @@ static mo_tile_shape choose_shape(int64_t average, int64_t row_tiles, int comput
     return MO_TILE_WIDE;
 }
 
-static int64_t tiles_of(int64_t n, int64_t each)
+int mo_cuda_launch_tiles(mo_cuda_launch *out, const char *kernel, int64_t x, int64_t y, int64_t z,
+                         int threads, int shared, mo_error *err)
 {
-    return (n + each - 1) / each;
-}
-
-/* Fills the launch; -1 when it is larger than a grid can be. */
-static int fill(mo_cuda_launch *out, const char *kernel, int64_t x, int64_t y, int64_t z, int threads,
-                int shared, mo_error *err)
-{
-    if (x > INT32_MAX || y > GRID_LIMIT || z > GRID_LIMIT) {
+    if (x > INT32_MAX || y > MO_CUDA_GRID_LIMIT || z > MO_CUDA_GRID_LIMIT) {
         mo_fail(err, MO_EUNSUPPORTED,
                 "a product of %lld x %lld x %lld tiles is too large for one launch; use smaller batches",
                 (long long)x, (long long)y, (long long)z);
@@ -128,10 +121,11 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
     if (fold == MO_FOLD_NONE) {
         return mo_cuda_launch_floats_grouped(g, compute, sms, out, err);
     }
-    const int64_t row_tiles = tiles_of(g->matrix.rows, shapes[MO_TILE_WIDE].rows) * g->count;
-    const int64_t average = g->most < tiles_of(g->rows, g->count) ? g->most : tiles_of(g->rows, g->count);
+    const int64_t row_tiles = mo_cuda_tiles_of(g->matrix.rows, shapes[MO_TILE_WIDE].rows) * g->count;
+    const int64_t average =
+        g->most < mo_cuda_tiles_of(g->rows, g->count) ? g->most : mo_cuda_tiles_of(g->rows, g->count);
     const mo_product_row *row = compute >= PANEL_COMPUTE ? mo_cuda_product_row(g->matrix.type) : NULL;
-    if (average <= (row ? row->strips : STRIP_GROUP) && g->count <= GRID_LIMIT) {
+    if (average <= (row ? row->strips : STRIP_GROUP) && g->count <= MO_CUDA_GRID_LIMIT) {
         mo_cuda_launch_strip_grouped(g, out);
         return 1;
     }
@@ -145,8 +139,8 @@ int mo_cuda_launch_grouped(const mo_op *op, int compute, int sms, mo_cuda_launch
     const shape *s = &shapes[chosen];
     const int shared =
         mo_tile_lay(s->rows, s->tokens, s->ahead, fold, mo_span_of(g->matrix.type).chunks).bytes;
-    return fill(out, grouped_names[fold][chosen], tiles_of(g->matrix.rows, s->rows),
-                tiles_of(g->most, s->tokens), g->count, s->threads, shared, err) < 0
+    return mo_cuda_launch_tiles(out, grouped_names[fold][chosen], mo_cuda_tiles_of(g->matrix.rows, s->rows),
+                                mo_cuda_tiles_of(g->most, s->tokens), g->count, s->threads, shared, err) < 0
                ? -1
                : 1;
 }
@@ -160,7 +154,7 @@ static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sm
     for (int i = 0; i < p->count; i++) {
         if (p->matrix[i].data && mo_tile_fold_of(p->matrix[i].type) == fold) {
             const int own = mo_span_of(p->matrix[i].type).chunks;
-            wide += tiles_of(p->matrix[i].rows, shapes[MO_TILE_WIDE].rows);
+            wide += mo_cuda_tiles_of(p->matrix[i].rows, shapes[MO_TILE_WIDE].rows);
             chunks = own > chunks ? own : chunks;
         }
     }
@@ -172,11 +166,12 @@ static int launch_fold(const mo_op_product *p, mo_fold fold, int compute, int sm
     int64_t row_tiles = 0;
     for (int i = 0; i < p->count; i++) {
         if (p->matrix[i].data && mo_tile_fold_of(p->matrix[i].type) == fold) {
-            row_tiles += tiles_of(p->matrix[i].rows, s->rows);
+            row_tiles += mo_cuda_tiles_of(p->matrix[i].rows, s->rows);
         }
     }
-    return fill(out, product_names[fold][chosen], row_tiles, tiles_of(p->tokens, s->tokens), 1, s->threads,
-                mo_tile_lay(s->rows, s->tokens, s->ahead, fold, chunks).bytes, err) < 0
+    return mo_cuda_launch_tiles(out, product_names[fold][chosen], row_tiles,
+                                mo_cuda_tiles_of(p->tokens, s->tokens), 1, s->threads,
+                                mo_tile_lay(s->rows, s->tokens, s->ahead, fold, chunks).bytes, err) < 0
                ? -1
                : 1;
 }
@@ -187,7 +182,7 @@ static bool suits_strips(const mo_op_product *p, int sms)
     int64_t tiles = 0;
     for (int i = 0; i < p->count; i++) {
         if (p->matrix[i].data && mo_tile_fold_of(p->matrix[i].type) != MO_FOLD_NONE) {
-            tiles += tiles_of(p->matrix[i].rows, shapes[MO_TILE_MIDDLE].rows);
+            tiles += mo_cuda_tiles_of(p->matrix[i].rows, shapes[MO_TILE_MIDDLE].rows);
         }
     }
     return p->tokens <= STRIP_MOST && tiles < sms;

@@ -11,7 +11,7 @@ static uint32_t pieces(int64_t count, int64_t size)
 static int convolve(const mo_op_ssm_convolve *o, mo_cuda_launch *out)
 {
     return mo_cuda_launch_taps("mo_ssm_convolve", "mo_ssm_convolve_keep", o->channels, o->tokens,
-                               o->slice_count, out);
+                               o->slice_count, o->state, out);
 }
 
 static int scan_channels(const mo_op_ssm_scan *o, mo_cuda_launch *out)
@@ -35,6 +35,9 @@ static int scan_heads(const mo_op_ssm_scan *o, mo_cuda_launch *out)
                          .tall = true,
                          .grid = {(uint32_t)o->heads, (uint32_t)o->slice_count, 1},
                          .block = {channels > THREADS ? THREADS : pieces(channels, 32) * 32, 1, 1}};
+    if (o->state == MO_STATE_ONLY) {
+        return count;
+    }
     out[count++] = (mo_cuda_launch){.kernel = "mo_ssm_norm",
                                     .prelaunch = true,
                                     .tall = true,

@@ -36,13 +36,6 @@ static const char *stream_kernel(const mo_op_attend *o, int compute)
     }
 }
 
-/* The number of its blocks per multiprocessor: heads of 128 values with more than 8 queries take more space than half of one. */
-static uint32_t stream_blocks(const mo_op_attend *o, int rows)
-{
-    const int shared = 228 * 1024, reserved = 1024;
-    return 2 * (mo_planes_stream_lay(o->k_len, rows).bytes + reserved) <= shared ? 2 : 1;
-}
-
 /* A block for every head; what chunks have left comes by registers, or, where there is much of it, by shared memory. */
 static mo_cuda_launch merging(const mo_op_attend *o, int compute)
 {
@@ -68,7 +61,8 @@ static int few(const mo_op_attend *o, int compute, int sms, mo_cuda_launch *out)
     const uint32_t parts =
         pieces(group, mo_planes_rows(o->k_len, o->v_len, o->tail, group, mo_attend_shared(compute)));
     const int most = (int)pieces(group, parts);
-    const uint32_t rows = (uint32_t)o->kv_heads * parts, places = (uint32_t)sms * stream_blocks(o, most);
+    const int blocks = mo_planes_stream_blocks(mo_planes_stream_lay(o->k_len, most).bytes);
+    const uint32_t rows = (uint32_t)o->kv_heads * parts, places = (uint32_t)(sms * blocks);
     const uint32_t side =
         places / (rows * (uint32_t)o->tokens); /* blocks of a token and head that run at once */
     const char *stream = stream_kernel(o, compute);

@@ -50,3 +50,45 @@ int mo_cuda_launch_router(const mo_op *first, const mo_op *second, int compute, 
         .shared = (uint32_t)mo_router_bytes(p, rows)};
     return 1;
 }
+
+/* The norm that is the router's, of a short row to which no experts' outputs are added: all blocks read what is added. -1: not so. Nothing that
+ * they read is one of the norms. */
+static int norm_of_router(const mo_op *first, const mo_op_product *p, int compute, int sms)
+{
+    const mo_op_stream *s = &first->stream;
+    mo_cuda_launch alone[MO_CUDA_KERNELS_PER_OP];
+    mo_error err;
+    if (first->kind != MO_OP_STREAM || s->tokens != 1 || s->feed != 0 || s->features || s->n != p->in.cols ||
+        s->n > 4 * MO_ROUTED_THREADS * MO_ROUTED_QUADS ||
+        mo_cuda_launch_op(first, compute, sms, alone, &err) != 1 ||
+        strcmp(alone->kernel, "mo_stream_short") != 0) {
+        return -1;
+    }
+    int which = -1;
+    for (int i = 0; i < MO_OP_NORMS; i++) {
+        const mo_daddr out = s->norm[i].out.x;
+        which = out && out == p->in.x ? i : which;
+        if (out && (out == s->x || out == s->y)) {
+            return -1;
+        }
+    }
+    return which;
+}
+
+int mo_cuda_launch_routed(const mo_op *ops, int count, int compute, int sms, mo_cuda_routed *op,
+                          mo_cuda_launch *out)
+{
+    if (count < 3 || !mo_cuda_launch_router(&ops[1], &ops[2], compute, sms, out)) {
+        return 0;
+    }
+    const int which = norm_of_router(&ops[0], &ops[1].product, compute, sms);
+    if (which < 0) {
+        return 0;
+    }
+    *op = (mo_cuda_routed){.stream = ops[0].stream,
+                           .router = {.product = ops[1].product, .choose = ops[2].choose},
+                           .which = which};
+    out->kernel = "mo_stream_router";
+    out->block[0] = MO_ROUTED_THREADS;
+    return 1;
+}

@@ -40,8 +40,8 @@ static int stream(const mo_op_stream *o, mo_cuda_launch *out, mo_error *err)
                 o->used);
         return -1;
     }
-    mo_daddr all =
-        o->x | o->y | o->y_norm | o->down | o->shared | o->dense | o->dense_norm | o->moe_norm | o->post_norm;
+    mo_daddr all = o->features | o->x | o->y | o->y_norm | o->down | o->shared | o->dense | o->dense_norm |
+                   o->moe_norm | o->post_norm;
     for (int i = 0; i < MO_OP_NORMS; i++) {
         all |= o->norm[i].weight | o->norm[i].multiply | o->norm[i].add | o->norm[i].out.x;
     }

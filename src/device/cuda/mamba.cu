@@ -27,7 +27,8 @@ MO_KERNEL(mo_ssm_convolve, mo_op_ssm_convolve)
         }
         v = mo_silu(v + mo_at<const float>(op.bias)[i]);
         mo_at<float>(op.after.x)[t * channels + i] = v;
-        if (op.tokens == op.slice_count) { /* one token per slice: no other thread reads its past */
+        /* One token per slice: no other thread reads its past. */
+        if (op.tokens == op.slice_count && op.state == MO_STATE_MOVES) {
             mo_taps_push(conv, op.taps, channels, before[0]);
         }
     }
@@ -105,7 +106,8 @@ template <int STATES> static __device__ __forceinline__ void scan_channels(const
     float *state = mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (there ? i : 0);
     const float *a = mo_at<const float>(op.a) + (there ? i : 0);
     const float d = there ? mo_at<const float>(op.d)[i] : 0.0f;
-    float S[STATES ? STATES : 1], A[STATES ? STATES : 1];
+    const bool stays = op.state == MO_STATE_STAYS;
+    float S[STATES ? STATES : MO_OP_STAYS], A[STATES ? STATES : 1];
     MO_UNROLL()
     for (int j = 0; j < STATES; j++) {
         S[j] = state[j * inner]; /* no other thread uses it: it is as the previous step left it */
@@ -115,6 +117,11 @@ template <int STATES> static __device__ __forceinline__ void scan_channels(const
     if (i / 32 * 32 >= inner) {
         return;
     }
+    for (int j = 0; j < states && !STATES && stays; j++) {
+        S[j] = state[j * inner];
+    }
+    float *values = STATES || stays ? S : state;
+    const int64_t apart = STATES || stays ? 1 : inner;
     for (int64_t t = slice.first; t < (int64_t)slice.first + slice.count; t++) {
         const float *b = mo_at<const float>(op.bc) + t * op.bc_stride, *c = b + states;
         float v = 0.0f;
@@ -122,7 +129,7 @@ template <int STATES> static __device__ __forceinline__ void scan_channels(const
             const float dt = mo_softplus(mo_at<const float>(op.dt)[t * inner + i]);
             const float x = mo_at<const float>(op.x)[t * op.x_stride + i];
             v = STATES ? scan_token(S, STATES, 1, A, 1, dt, x, b, c, d)
-                       : scan_token(state, states, inner, a, inner, dt, x, b, c, d);
+                       : scan_token(values, states, apart, a, inner, dt, x, b, c, d);
             v = mo_silu(mo_at<const float>(op.z)[t * inner + i]) * v;
             mo_at<float>(op.mixed.x)[t * inner + i] = v;
         }
@@ -130,7 +137,7 @@ template <int STATES> static __device__ __forceinline__ void scan_channels(const
             mo_quantize_block(op.mixed, t, (int)(i / 32), v);
         }
     }
-    if (there) {
+    if (there && !stays) {
         MO_UNROLL()
         for (int j = 0; j < STATES; j++) {
             state[j * inner] = S[j];
@@ -213,7 +220,7 @@ MO_KERNEL(mo_ssm_heads_128, mo_op_ssm_scan)
                 mo_silu(mo_at<const float>(op.z)[t * op.inner + at]) * v;
         }
     }
-    if (there) {
+    if (there && op.state != MO_STATE_STAYS) {
         MO_UNROLL()
         for (int j = 0; j < STATES; j++) {
             state[(int64_t)j * count] = S[j];
@@ -221,25 +228,40 @@ MO_KERNEL(mo_ssm_heads_128, mo_op_ssm_scan)
     }
 }
 
-/* Any sizes: the state stays where it is. */
+/* A channel's values, `stride` apart, while the tokens of a slice pass. */
+static __device__ __forceinline__ void scan_channel(const mo_op_ssm_scan &op, const mo_dslice &slice, int h,
+                                                    int i, float *S, int64_t stride)
+{
+    const int count = op.inner / op.heads;
+    const int group = h / (op.heads / op.groups) * op.states, all = op.groups * op.states;
+    const int64_t at = (int64_t)h * count + i;
+    const float d = mo_at<const float>(op.d)[h];
+    for (int64_t t = slice.first; t < (int64_t)slice.first + slice.count; t++) {
+        const float *b = mo_at<const float>(op.bc) + t * op.bc_stride + group, *c = b + all;
+        const float x = mo_at<const float>(op.x)[t * op.x_stride + at];
+        const float v = head_token(S, op.states, stride, step_of(op, t, h), x, b, c, d);
+        mo_at<float>(op.mixed.x)[t * op.inner + at] =
+            mo_silu(mo_at<const float>(op.z)[t * op.inner + at]) * v;
+    }
+}
+
+/* Any sizes: the state is where it is, or, where it stays, a channel of it in a thread's own memory. */
 MO_KERNEL(mo_ssm_heads_any, mo_op_ssm_scan)
 {
     const int h = blockIdx.x, count = op.inner / op.heads;
-    const int group = h / (op.heads / op.groups) * op.states, all = op.groups * op.states;
     const mo_dslice slice = mo_at<const mo_dslice>(op.slices)[mo_grid_row()];
     float *state =
         mo_at<float>(mo_at<const mo_dstate>(slice.layers)[op.layer].delta) + (int64_t)h * count * op.states;
-    const float d = mo_at<const float>(op.d)[h];
+    float copy[MO_OP_STAYS];
     mo_grid_begin();
-    for (int64_t t = slice.first; t < (int64_t)slice.first + slice.count; t++) {
-        const float *b = mo_at<const float>(op.bc) + t * op.bc_stride + group, *c = b + all;
-        const head_step step = step_of(op, t, h);
-        for (int i = threadIdx.x; i < count; i += blockDim.x) {
-            const int64_t at = (int64_t)h * count + i;
-            const float x = mo_at<const float>(op.x)[t * op.x_stride + at];
-            const float v = head_token(state + i, op.states, count, step, x, b, c, d);
-            mo_at<float>(op.mixed.x)[t * op.inner + at] =
-                mo_silu(mo_at<const float>(op.z)[t * op.inner + at]) * v;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        for (int j = 0; j < op.states && op.state == MO_STATE_STAYS; j++) {
+            copy[j] = state[(int64_t)j * count + i];
+        }
+        if (op.state == MO_STATE_STAYS) {
+            scan_channel(op, slice, h, i, copy, 1);
+        } else {
+            scan_channel(op, slice, h, i, state + i, count);
         }
     }
 }

@@ -78,6 +78,8 @@ typedef struct mo_cuda_event {
 /* What kernels take that are several ops. */
 typedef union mo_cuda_joined {
     mo_cuda_router router;
+    mo_cuda_routed routed;
+    mo_cuda_fresh fresh;
     mo_cuda_lowered lowered;
     mo_cuda_adapted adapted;
 } mo_cuda_joined;
@@ -157,6 +159,12 @@ mo_status mo_cuda_prepare(mo_cuda_device *device, const mo_op *op, mo_cuda_step 
  * `arrived` is the caller's. */
 mo_status mo_cuda_prepare_router(mo_cuda_device *device, const mo_op *first, const mo_op *second,
                                  mo_cuda_router *router, mo_cuda_step *step, int *made, mo_error *err);
+/* The same for a stream and these two: *made is 1 or 0. */
+mo_status mo_cuda_prepare_routed(mo_cuda_device *device, const mo_op *ops, int count, mo_cuda_routed *routed,
+                                 mo_cuda_step *step, int *made, mo_error *err);
+/* The same for heads and the attention behind them: *made kernels, or 0. */
+mo_status mo_cuda_prepare_fresh(mo_cuda_device *device, const mo_op *first, const mo_op *second,
+                                mo_cuda_fresh *fresh, mo_cuda_step steps[2], int *made, mo_error *err);
 /* The same for what adapters add, with the ops around it: *taken of ops[0 .. count) go together, or 0. Lowered is one step, adapted are two. */
 mo_status mo_cuda_prepare_lowered(mo_cuda_device *device, const mo_op *ops, int count,
                                   mo_cuda_lowered *lowered, mo_cuda_step *step, int *taken, mo_error *err);

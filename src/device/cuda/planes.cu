@@ -1,113 +1,33 @@
 /* Attention by integer sums (kv i16 and q8_0). Few tokens: chunks side by side, and a kernel that merges them. Many: tiles of queries
  * (planes_tile.cuh), or, for lengths that those do not know, some query heads after the others. */
 #include "device/cuda/pipeline.cuh"
+#include "device/cuda/planes_attend.cuh"
 #include "device/cuda/planes_latent.cuh"
-#include "device/cuda/planes_stream.cuh"
 #include "device/cuda/planes_tile.cuh"
 #include "device/cuda/planes_wide.cuh"
 #include "device/cuda/view.cuh"
 
 /* ---- Few tokens: blocks (chunk, KV head and part of its queries, token) ----------------------- */
 
-/* What chunks leave for the merge: the sums of every chunk of a head, one after the other, head by head and token by
- * token, so that a head's are one piece of memory; behind all of them their m, then l, then r in the same order. */
-typedef struct partials {
-    float *sums;   /* of a chunk of a head; the next chunk's are v_len further */
-    float *m;      /* of the same; the next chunk's follows */
-    int64_t apart; /* floats from m to l, and from there to r */
-} partials;
-
-static __device__ __forceinline__ partials partials_of(const mo_op_attend &op, int64_t t, int head, int chunk)
-{
-    const int64_t at = (t * op.heads + head) * op.chunks + chunk;
-    partials p;
-    p.apart = (int64_t)op.tokens * op.heads * op.chunks;
-    p.sums = mo_at<float>(op.partial) + at * op.v_len;
-    p.m = mo_at<float>(op.partial) + p.apart * op.v_len + at;
-    return p;
-}
-
-static __device__ __forceinline__ void leave_factors(const mo_planes_few &f, const partials &p, int row)
-{
-    p.m[0] = f.m[row];
-    p.m[p.apart] = f.l[row];
-    p.m[2 * p.apart] = f.r[row];
-}
-
-template <int K, int V>
-static __device__ __forceinline__ void attend_chunk(const mo_op_attend &op, uint8_t *space)
-{
-    const int64_t t = blockIdx.z;
-    const int group = mo_quotient(op.heads, op.kv_heads), parts = mo_quotient(gridDim.y, op.kv_heads);
-    const int most = mo_quotient(group + parts - 1, parts);
-    const int kv_head = mo_quotient(blockIdx.y, parts), first = (blockIdx.y - kv_head * parts) * most;
-    const mo_view v = mo_view_of(op, t, MO_KV_BLOCK); /* a step's places stand from its beginning */
-    if ((int)blockIdx.x >= v.chunks || first >= group) {
-        mo_grid_begin();
-        return;
-    }
-    mo_planes_few f = mo_planes_few_of(op, kv_head, t * group + first, min(most, group - first), most, space);
-    mo_planes_loads<K, V> loads;
-    const int64_t begin = (v.chunk + blockIdx.x) * MO_KV_BLOCK;
-    f.span = mo_planes_block(op, v.state, kv_head, begin);
-    /* What earlier steps left in the cache does not wait for this one's. */
-    const bool old = begin + MO_KV_BLOCK <= v.old;
-    const int from = v.first > begin ? (int)(v.first - begin) : 0;
-    const int to = (int)min((int64_t)MO_KV_BLOCK, v.position + 1 - begin);
-    if (old) {
-        mo_planes_ask<K, V>(f, from, to, &loads);
-    }
-    mo_grid_begin();
-    if (!old) {
-        mo_planes_ask<K, V>(f, from, to, &loads);
-    }
-    if ((int)threadIdx.x < f.rows) {
-        f.from[threadIdx.x] = from;
-        f.to[threadIdx.x] = to;
-    }
-    if (op.chunks == 1) {
-        mo_planes_begin(op, f);
-    }
-    mo_planes_queries<K>(op, f);
-    __syncthreads();
-    mo_planes_run<K, V>(op, f, loads);
-    const int head = mo_planes_head(f, 0), padded = mo_kv_padded(op.v_len);
-    if (op.chunks == 1) { /* nothing is left to merge */
-        mo_planes_join(op, f);
-        for (int row = threadIdx.x / 32; row < f.rows; row += MO_PLANES_THREADS / 32) {
-            __syncwarp();
-            mo_planes_finish<V>(op, t, head + row, f.M[row], f.L[row], f.O + row * padded);
-        }
-        return;
-    }
-    for (int i = threadIdx.x; i < f.rows * op.v_len; i += MO_PLANES_THREADS) {
-        const int row = mo_quotient(i, op.v_len), j = i - row * op.v_len;
-        partials_of(op, t, head + row, blockIdx.x).sums[j] = (float)f.sums[row * padded + j];
-    }
-    if ((int)threadIdx.x < f.rows) {
-        leave_factors(f, partials_of(op, t, head + (int)threadIdx.x, blockIdx.x), threadIdx.x);
-    }
-}
-
 MO_BOUNDED(mo_planes_chunk_64, mo_op_attend, MO_PLANES_THREADS, 3);
 MO_KERNEL(mo_planes_chunk_64, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
-    attend_chunk<64, 64>(op, space);
+    planes_chunk<64, 64>(op, NULL, space);
 }
 
 MO_BOUNDED(mo_planes_chunk_128, mo_op_attend, MO_PLANES_THREADS, 2);
 MO_KERNEL(mo_planes_chunk_128, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
-    attend_chunk<128, 128>(op, space);
+    planes_chunk<128, 128>(op, NULL, space);
 }
 
 MO_BOUNDED(mo_planes_chunk_256, mo_op_attend, MO_PLANES_THREADS, 1);
 MO_KERNEL(mo_planes_chunk_256, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
-    attend_chunk<256, 256>(op, space);
+    planes_chunk<256, 256>(op, NULL, space);
 }
 
 /* Any lengths. */
@@ -115,111 +35,30 @@ MO_BOUNDED(mo_planes_chunk, mo_op_attend, MO_PLANES_THREADS, 2);
 MO_KERNEL(mo_planes_chunk, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
-    attend_chunk<0, 0>(op, space);
+    planes_chunk<0, 0>(op, NULL, space);
 }
 
 /* ---- Few tokens after many: blocks (some chunks, KV head and part of its queries, token) ------- */
-
-template <int D> static __device__ __forceinline__ void attend_stream(const mo_op_attend &op, uint8_t *space)
-{
-    constexpr int SLOTS = MO_PLANES_SLOTS(D);
-    const int64_t t = blockIdx.z;
-    const int group = mo_quotient(op.heads, op.kv_heads), parts = mo_quotient(gridDim.y, op.kv_heads);
-    const int most = mo_quotient(group + parts - 1, parts);
-    const mo_planes_stream_scratch lay = mo_planes_stream_lay(D, most);
-    const int kv_head = mo_quotient(blockIdx.y, parts), row = (blockIdx.y - kv_head * parts) * most;
-    const mo_view v = mo_view_of(op, t, MO_KV_BLOCK);
-    const int per = mo_quotient(v.chunks + gridDim.x - 1, gridDim.x), chunk = blockIdx.x * per;
-    planes_stream<D, SLOTS> s;
-    s.state = v.state;
-    s.begin = (v.chunk + chunk) * MO_KV_BLOCK;
-    s.count = min(per, v.chunks - chunk);
-    s.kv_head = kv_head;
-    s.slots = space + lay.slots;
-    s.gates = (uint64_t *)(space + lay.gates);
-    if (s.count <= 0 || row >= group) {
-        mo_grid_begin();
-        return;
-    }
-    for (int i = 0; i < SLOTS; i++) {
-        planes_gate_at(s.gates + i);
-        planes_clear_low(op, stream_slot(s, i), MO_KV_BLOCK * D);
-    }
-    __syncthreads();
-    /* What earlier steps left in the cache does not wait for this one's. */
-    const int old = (int)max((int64_t)0, min((v.old - s.begin) / MO_KV_BLOCK, (int64_t)s.count));
-    const int early = min(2 * old, SLOTS);
-    for (int i = 0; i < early; i++) {
-        stream_bring(op, s, i);
-    }
-    mo_grid_begin();
-    for (int i = early; i < SLOTS; i++) {
-        stream_bring(op, s, i);
-    }
-    mo_planes_few f;
-    f.kv_head = kv_head;
-    f.group = group;
-    f.rows = min(most, group - row);
-    f.first = t * group + row;
-    f.q = space + lay.q;
-    f.weights = space + lay.weights;
-    f.scores = (float *)(space + lay.scores);
-    mo_planes_state_at(&f, (float *)(space + lay.state));
-    mo_planes_queries<D>(op, f);
-    __syncthreads();
-    const int warp = threadIdx.x / 32; /* has rows warp and warp + 8 */
-    const mo_planes_query queries[2] = {mo_planes_query_of(f.s[warp], op.scale),
-                                        mo_planes_query_of(f.s[warp + 8], op.scale)};
-    for (int c = 0; c < s.count; c++) {
-        const int64_t begin = s.begin + (int64_t)c * MO_KV_BLOCK;
-        const partials out = partials_of(op, t, mo_planes_head(f, 0), chunk + c);
-        const uint8_t *keys = stream_wait<SLOTS - 2>(s, 2 * c);
-        stream_scores<D>(f, keys, (const float *)(keys + planes_stream<D, SLOTS>::CODES));
-        if ((int)threadIdx.x < f.rows) {
-            f.from[threadIdx.x] = v.first > begin ? (int)(v.first - begin) : 0;
-            f.to[threadIdx.x] = (int)min((int64_t)MO_KV_BLOCK, v.position + 1 - begin);
-        }
-        __syncthreads(); /* scores are ready; all are done with the keys, and with the previous values */
-        if (c > 0) {
-            stream_bring(op, s, 2 * c - 1 + SLOTS);
-        }
-        stream_bring(op, s, 2 * c + SLOTS);
-        const uint8_t *values = stream_wait<SLOTS - 1>(s, 2 * c + 1);
-        f.span.value_scales = (const float *)(values + planes_stream<D, SLOTS>::CODES);
-        MO_UNROLL()
-        for (int i = 0; i < 2; i++) {
-            const int r = warp + 8 * i;
-            if (r < f.rows) {
-                mo_planes_weights<true>(f, queries[i], r);
-            }
-            if (r < f.rows && (threadIdx.x & 31) == 0) {
-                leave_factors(f, partials_of(op, t, mo_planes_head(f, r), chunk + c), r);
-            }
-        }
-        __syncthreads(); /* weights are there */
-        stream_values<D>(f, values, out.sums, (int64_t)op.chunks * D);
-    }
-}
 
 MO_BOUNDED(mo_planes_stream_64, mo_op_attend, MO_PLANES_THREADS, 2);
 MO_KERNEL(mo_planes_stream_64, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
-    attend_stream<64>(op, space);
+    planes_chunks<64>(op, NULL, space);
 }
 
 MO_BOUNDED(mo_planes_stream_128, mo_op_attend, MO_PLANES_THREADS, 2);
 MO_KERNEL(mo_planes_stream_128, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
-    attend_stream<128>(op, space);
+    planes_chunks<128>(op, NULL, space);
 }
 
 MO_BOUNDED(mo_planes_stream_256, mo_op_attend, MO_PLANES_THREADS, 1);
 MO_KERNEL(mo_planes_stream_256, mo_op_attend)
 {
     MO_DYNAMIC_SHARED(space);
-    attend_stream<256>(op, space);
+    planes_chunks<256>(op, NULL, space);
 }
 
 /* ---- Merging: blocks (head, token), a thread per value ---------------------------------------- */
@@ -566,9 +405,10 @@ static __device__ __forceinline__ void look(const mo_op_attend &op, const mo_pla
 {
     if ((int)threadIdx.x < f.rows) {
         const int64_t t = mo_planes_token(f, threadIdx.x);
-        const int64_t p = mo_at<const mo_dplace>(op.places)[t].position;
-        const int64_t first = max(mo_first_seen(op.window, p) - begin, (int64_t)0);
-        const int64_t end = min(p + 1 - begin, (int64_t)MO_KV_BLOCK);
+        const mo_dplace place = mo_at<const mo_dplace>(op.places)[t];
+        const int64_t behind = place.position + 1 + mo_seen_ahead(op.window, place);
+        const int64_t first = max(mo_first_seen(op.window, place.position) - begin, (int64_t)0);
+        const int64_t end = min(behind - begin, (int64_t)MO_KV_BLOCK);
         const bool sees = t >= from && t <= to && first < end;
         f.from[threadIdx.x] = sees ? (int)first : 0;
         f.to[threadIdx.x] = sees ? (int)end : 0;
@@ -599,7 +439,8 @@ MO_KERNEL(mo_planes_rows, mo_op_attend)
         }
         const mo_dstate state = mo_at<const mo_dstate>(places[from].layers)[op.layer];
         const int64_t start = mo_first_seen(op.window, places[from].position) / MO_KV_BLOCK * MO_KV_BLOCK;
-        for (int64_t begin = start; begin <= places[to].position; begin += MO_KV_BLOCK) {
+        const int64_t last = places[to].position + mo_seen_ahead(op.window, places[to]);
+        for (int64_t begin = start; begin <= last; begin += MO_KV_BLOCK) {
             __syncthreads();
             look(op, f, from, to, begin);
             f.span = mo_planes_block(op, state, f.kv_head, begin);

@@ -282,8 +282,8 @@ static __device__ __forceinline__ void mo_planes_latent_scores(const mo_op_atten
     }
 }
 
-/* x of the warp's 16 positions, for all queries. */
-template <int K, int V>
+/* x of the warp's 16 positions, for all queries. SHARED: the scales of keys are in shared memory. */
+template <int K, int V, bool SHARED>
 static __device__ __forceinline__ void mo_planes_scores(const mo_op_attend &op, const mo_planes_few &f,
                                                         const mo_planes_loads<K, V> &loads)
 {
@@ -310,7 +310,8 @@ static __device__ __forceinline__ void mo_planes_scores(const mo_op_attend &op, 
     MO_UNROLL()
     for (int t = 0; t < 2; t++) {
         const int u = 16 * warp + 8 * t + 2 * q;
-        const float2 s = __ldcg((const float2 *)(f.span.key_scales + u));
+        const float2 *scales = (const float2 *)(f.span.key_scales + u);
+        const float2 s = SHARED ? *scales : __ldcg(scales);
         MO_UNROLL()
         for (int i = 0; i < 2; i++) {
             float *x = f.scores + (g + 8 * i) * MO_PLANES_SCORES + u;
@@ -422,8 +423,9 @@ static __device__ __forceinline__ void mo_planes_values(const mo_op_attend &op, 
     }
 }
 
-/* Everything of one chunk. Every thread has passed a barrier since mo_planes_queries() and the chunk before; one follows. */
-template <int K, int V>
+/* Everything of one chunk. Every thread has passed a barrier since mo_planes_queries() and the chunk before; one follows. SHARED: scales are
+ * in shared memory. */
+template <int K, int V, bool SHARED = false>
 static __device__ __forceinline__ void mo_planes_run(const mo_op_attend &op, const mo_planes_few &f,
                                                      const mo_planes_loads<K, V> &loads)
 {
@@ -431,11 +433,11 @@ static __device__ __forceinline__ void mo_planes_run(const mo_op_attend &op, con
     if (latent) {
         mo_planes_latent_scores(op, f);
     } else {
-        mo_planes_scores<K, V>(op, f, loads);
+        mo_planes_scores<K, V, SHARED>(op, f, loads);
     }
     __syncthreads();
     for (int row = threadIdx.x / 32; row < f.rows; row += MO_PLANES_THREADS / 32) {
-        mo_planes_weights<false>(
+        mo_planes_weights<SHARED>(
             f, latent ? mo_planes_query_by(1.0f) : mo_planes_query_of(f.s[row], op.scale), row);
     }
     __syncthreads();

@@ -125,6 +125,13 @@ MO_ANYWHERE mo_planes_stream_scratch mo_planes_stream_lay(int length, int rows)
     return r;
 }
 
+/* The number of such blocks per multiprocessor: heads of 128 values with more than 8 queries take more space than half of one. */
+MO_ANYWHERE int mo_planes_stream_blocks(int bytes)
+{
+    const int shared = 228 * 1024, reserved = 1024;
+    return 2 * (bytes + reserved) <= shared ? 2 : 1;
+}
+
 /* For a block that merges many chunks of a head. */
 typedef struct mo_planes_merge_scratch {
     int steps, joins, gates, all;

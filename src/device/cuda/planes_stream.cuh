@@ -50,7 +50,7 @@ static __device__ __forceinline__ void stream_bring(const mo_op_attend &op, cons
 
 /* Item i is visible to all threads; LEFT: how many later ones have been sent. */
 template <int LEFT, int D, int SLOTS>
-static __device__ __forceinline__ const uint8_t *stream_wait(const planes_stream<D, SLOTS> &s, int i)
+static __device__ __forceinline__ uint8_t *stream_wait(const planes_stream<D, SLOTS> &s, int i)
 {
     const int slot = i % SLOTS;
 #if MO_PLANES_BULK

@@ -23,8 +23,8 @@ template <int D> struct planes_tile {
 /* A thread's two rows. */
 struct planes_pair {
     int token[2];             /* of the tile; -1: no row */
-    int64_t position[2];      /* -1: not in this run */
-    int64_t first[2];         /* position it sees first */
+    int64_t first[2];         /* position it sees first, */
+    int64_t end[2];           /* and the one behind the last; 0: not in this run */
     mo_planes_query query[2]; /* g, e, least */
     float M[2], L[2];
 };
@@ -166,7 +166,7 @@ static __device__ __forceinline__ void planes_mask(const planes_pair &pair, int6
     MO_UNROLL()
     for (int i = 0; i < 2; i++) {
         const int from = (int)max((int64_t)0, min(pair.first[i] - begin, (int64_t)MO_KV_BLOCK));
-        const int to = (int)max((int64_t)0, min(pair.position[i] + 1 - begin, (int64_t)MO_KV_BLOCK));
+        const int to = (int)max((int64_t)0, min(pair.end[i] - begin, (int64_t)MO_KV_BLOCK));
         MO_UNROLL()
         for (int n = 0; n < planes_tile<D>::SCORES; n++) {
             MO_UNROLL()
@@ -312,27 +312,29 @@ static __device__ __forceinline__ void planes_session(const mo_op_attend &op, pl
     typedef planes_tile<D> T;
     const mo_dplace *places = mo_at<const mo_dplace>(op.places) + t.rows.token;
     const mo_dstate state = mo_at<const mo_dstate>(places[first].layers)[op.layer];
-    const int64_t p0 = places[first].position, p1 = p0 + last - first;
-    int64_t lowest = p1 + 1, highest = -1, fewest = p1 + 1, latest = 0; /* of the warp's rows */
+    const int64_t p0 = places[first].position;
+    const int64_t p1 = p0 + last - first + mo_seen_ahead(op.window, places[last]); /* the last seen */
+    int64_t lowest = p1 + 1, highest = -1, fewest = p1 + 1, latest = 0;            /* of the warp's rows */
     MO_UNROLL()
     for (int i = 0; i < 2; i++) {
         const int token = pair->token[i];
         const bool here = token >= first && token <= last;
-        pair->position[i] = here ? p0 + token - first : -1;
-        pair->first[i] = here ? mo_first_seen(op.window, pair->position[i]) : 0;
+        const int64_t position = p0 + token - first;
+        pair->end[i] = here ? position + 1 + mo_seen_ahead(op.window, places[token]) : 0;
+        pair->first[i] = here ? mo_first_seen(op.window, position) : 0;
     }
     {
         const int row0 = threadIdx.x / 32 * 16, end = min(row0 + 16, t.rows.count) - 1;
         const int from = max(first, row0 / t.rows.group), to = min(last, end / t.rows.group);
         if (row0 <= end && from <= to) {
-            fewest = p0 + from - first;
-            highest = p0 + to - first;
-            lowest = mo_first_seen(op.window, fewest);
-            latest = mo_first_seen(op.window, highest);
+            fewest = p0 + from - first + mo_seen_ahead(op.window, places[from]);
+            highest = p0 + to - first + mo_seen_ahead(op.window, places[to]);
+            lowest = mo_first_seen(op.window, p0 + from - first);
+            latest = mo_first_seen(op.window, p0 + to - first);
         }
     }
     const bool all = highest >= 0 && pair->token[0] >= 0 && pair->token[1] >= 0;
-    const bool full = __all_sync(MO_FULL, all && pair->position[0] >= 0 && pair->position[1] >= 0);
+    const bool full = __all_sync(MO_FULL, all && pair->end[0] > 0 && pair->end[1] > 0);
     const int64_t start = mo_first_seen(op.window, p0) / MO_KV_BLOCK * MO_KV_BLOCK;
     planes_bring_keys<D>(t, mo_planes_block(op, state, t.rows.kv_head, start));
     for (int64_t begin = start; begin <= p1; begin += MO_KV_BLOCK) {

@@ -318,7 +318,8 @@ static __device__ __forceinline__ void wide_session(const mo_op_attend &op, plan
     typedef planes_wide<D> T;
     const mo_dplace *places = mo_at<const mo_dplace>(op.places) + t.rows.token;
     const mo_dstate state = mo_at<const mo_dstate>(places[first].layers)[op.layer];
-    const int64_t p0 = places[first].position, p1 = p0 + last - first;
+    const int64_t p0 = places[first].position;
+    const int64_t p1 = p0 + last - first + mo_seen_ahead(op.window, places[last]); /* the last seen */
     const int part = threadIdx.x / 128, row = threadIdx.x / 32 % 4 * 16 + (threadIdx.x & 31) / 4;
     const int64_t start = mo_first_seen(op.window, p0) / MO_KV_BLOCK * MO_KV_BLOCK;
     wide_bring<D>(t, mo_planes_block(op, state, t.rows.kv_head, start), false);
@@ -332,7 +333,8 @@ static __device__ __forceinline__ void wide_session(const mo_op_attend &op, plan
             const bool here = token >= first && token <= last && row + 8 * i < t.rows.count;
             const int64_t position = p0 + token - first;
             views[i].from = (int)max(mo_first_seen(op.window, position) - begin, (int64_t)0);
-            views[i].to = here ? (int)min(position + 1 - begin, (int64_t)MO_KV_BLOCK) : 0;
+            const int64_t ahead = here ? mo_seen_ahead(op.window, places[token]) : 0;
+            views[i].to = here ? (int)min(position + 1 + ahead - begin, (int64_t)MO_KV_BLOCK) : 0;
         }
         planes_arrive<0>();
         __syncthreads(); /* all threads are done with the previous values */

@@ -46,6 +46,24 @@ static mo_status prepare_router(mo_cuda_device *d, mo_cuda_program *p, int i, in
     return MO_OK;
 }
 
+/* Op i and the next two as one kernel, where that is possible; otherwise *made is 0. */
+static mo_status prepare_routed(mo_cuda_device *d, mo_cuda_program *p, int i, int count,
+                                mo_cuda_routed *routed, int *made, mo_error *err)
+{
+    *made = 0;
+    if (p->apart) {
+        return MO_OK;
+    }
+    mo_status status =
+        mo_cuda_prepare_routed(d, p->ops + i, count - i, routed, p->steps + p->step_count, made, err);
+    if (status != MO_OK || *made == 0) {
+        return status;
+    }
+    *made = has_counter(d, p);
+    routed->router.arrived = p->counter;
+    return MO_OK;
+}
+
 /* *taken of the ops from i on as two kernels, where adapters add something to a product; otherwise 0. */
 static mo_status prepare_adapted(mo_cuda_device *d, mo_cuda_program *p, int i, int count,
                                  mo_cuda_adapted *adapted, int *taken, mo_error *err)
@@ -68,11 +86,20 @@ static mo_status prepare_joined(mo_cuda_device *d, mo_cuda_program *p, int i, in
     if (d->apart) {
         return MO_OK;
     }
-    mo_status status = prepare_router(d, p, i, count, &joined->router, made, err);
-    *taken = *made ? 2 : 0;
+    mo_status status = prepare_routed(d, p, i, count, &joined->routed, made, err);
+    *taken = *made ? 3 : 0;
+    if (status == MO_OK && *taken == 0) {
+        status = prepare_router(d, p, i, count, &joined->router, made, err);
+        *taken = *made ? 2 : 0;
+    }
     if (status == MO_OK && *taken == 0) {
         status = prepare_adapted(d, p, i, count, &joined->adapted, taken, err);
         *made = *taken ? 2 : 0;
+    }
+    if (status == MO_OK && *taken == 0 && i + 1 < count) {
+        status = mo_cuda_prepare_fresh(d, &p->ops[i], &p->ops[i + 1], &joined->fresh,
+                                       p->steps + p->step_count, made, err);
+        *taken = *made ? 2 : 0;
     }
     if (status == MO_OK && *taken == 0) {
         status = mo_cuda_prepare_lowered(d, p->ops + i, count - i, &joined->lowered, p->steps + p->step_count,

@@ -21,6 +21,18 @@ typedef struct mo_cuda_router {
     mo_daddr arrived; /* uint32: blocks that are done. 0 before and after */
 } mo_cuda_router;
 
+/* The same behind the stream that makes the router's input, three ops as one kernel: every block joins the rows and norms them for itself. The
+ * first leaves the norms for those who come after; the last writes the stream, which all have read by then. */
+typedef struct mo_cuda_routed {
+    mo_op_stream stream;
+    mo_cuda_router router;
+    int32_t which; /* norm is the router's */
+    int32_t unused;
+} mo_cuda_routed;
+
+/* Threads of such a block: most rows are two quads of each. */
+enum { MO_ROUTED_THREADS = 512, MO_ROUTED_QUADS = 2 };
+
 /* Bytes of shared memory of `rows` rows and the activations. */
 MO_CONSTANT int mo_router_bytes(const mo_op_product *op, int rows)
 {

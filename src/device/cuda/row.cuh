@@ -91,6 +91,17 @@ static __device__ __forceinline__ float mo_square_sum(const float *row, int n)
     return mo_lane_sum(acc);
 }
 
+/* The sum of a row, by one warp; every lane gets it. */
+static __device__ __forceinline__ float mo_value_sum(const float *row, int n)
+{
+    float acc = 0.0f;
+    MO_UNROLL(16)
+    for (int i = threadIdx.x & 31; i < n; i += 32) {
+        acc += row[i];
+    }
+    return mo_lane_sum(acc);
+}
+
 static __device__ __forceinline__ float mo_norm_factor(float square_sum, int n, float eps)
 {
     return 1.0f / sqrtf(square_sum / (float)n + eps);

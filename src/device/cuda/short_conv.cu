@@ -35,7 +35,8 @@ MO_KERNEL(mo_short_conv, mo_op_short_conv)
         }
         v = v * in[channels];
         mo_at<float>(op.mixed.x)[t * channels + i] = v;
-        if (op.tokens == op.slice_count) { /* one token per slice: no other thread reads its past */
+        /* One token per slice: no other thread reads its past. */
+        if (op.tokens == op.slice_count && op.state == MO_STATE_MOVES) {
             mo_taps_push(conv, op.taps, channels, newest);
         }
     }

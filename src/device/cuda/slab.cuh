@@ -461,7 +461,7 @@ static __device__ __forceinline__ void mo_slab_activate(const mo_op_experts &op,
     const float *result = head->result + t * 2 * MO_SLAB_TILE;
     const float gate = mo_slab_finish(head, 0, op.gate, lane, result[lane]);
     const float up = mo_slab_finish(head, 1, op.up, lane, result[MO_SLAB_TILE + lane]);
-    const float hidden = mo_activation_of(op.activation, gate, up);
+    const float hidden = mo_activation_of(op.activation, op.limit, gate, up);
     mo_at<float>(op.hidden.x)[(int64_t)row * op.hidden.cols + blockIdx.x * MO_SLAB_TILE + lane] = hidden;
     __syncwarp();
     mo_quantize_block(op.hidden, row, blockIdx.x, hidden);

@@ -2,128 +2,12 @@
  * host. */
 #include "device/cuda/activation.cuh"
 #include "device/cuda/adapt.cuh"
-#include "device/cuda/row.cuh"
+#include "device/cuda/stream.cuh"
 #include "device/rank.h"
 
 /* ---- The stream: one thread block per token --------------------------------------------------- */
 
 enum { STREAM_THREADS = 1024, STREAM_MANY_THREADS = 512 };
-
-/* A token's row, spread over the block: thread i holds the quads i, i + threads, ... */
-template <int QUADS> struct spread {
-    float4 v[QUADS];
-};
-
-static __device__ __forceinline__ int quad_at(int k)
-{
-    return 4 * (int)(threadIdx.x + k * blockDim.x);
-}
-
-template <int QUADS, bool WIDE>
-static __device__ __forceinline__ spread<QUADS> load_row(const float *row, int n)
-{
-    spread<QUADS> s;
-    MO_UNROLL()
-    for (int k = 0; k < QUADS; k++) {
-        s.v[k] = mo_load_quad<WIDE>(row, quad_at(k), n);
-    }
-    return s;
-}
-
-static __device__ __forceinline__ float4 scaled(float4 v, float by)
-{
-    return make_float4(v.x * by, v.y * by, v.z * by, v.w * by);
-}
-
-static __device__ __forceinline__ float4 axpy(float a, float4 x, float4 y)
-{
-    return make_float4(fmaf(a, x.x, y.x), fmaf(a, x.y, y.y), fmaf(a, x.z, y.z), fmaf(a, x.w, y.w));
-}
-
-static __device__ __forceinline__ float4 normed(float4 v, float r, float4 w)
-{
-    return make_float4((v.x * r) * w.x, (v.y * r) * w.y, (v.z * r) * w.z, (v.w * r) * w.w);
-}
-
-/* The sum of squares of a row in shared memory, by one warp; every lane gets it. As mo_square_sum(), with more registers:
- * a lane's sum is a chain, and the values of its next links are read while it goes on. Absent ones are zeros, which leave
- * a sum of squares as it is. */
-static __device__ __forceinline__ float square_sum_ahead(const float *row, int n)
-{
-    constexpr int LINKS = 8;
-    const int lane = threadIdx.x & 31;
-    float next[LINKS], acc = 0.0f;
-    MO_UNROLL()
-    for (int j = 0; j < LINKS; j++) {
-        next[j] = lane + 32 * j < n ? row[lane + 32 * j] : 0.0f;
-    }
-    for (int first = 0; first < n; first += 32 * LINKS) {
-        float now[LINKS];
-        MO_UNROLL()
-        for (int j = 0; j < LINKS; j++) {
-            const int after = first + 32 * (LINKS + j) + lane;
-            now[j] = next[j];
-            next[j] = after < n ? row[after] : 0.0f;
-        }
-        MO_UNROLL()
-        for (int j = 0; j < LINKS; j++) {
-            acc = fmaf(now[j], now[j], acc);
-        }
-    }
-    return mo_lane_sum(acc);
-}
-
-/* Shared memory of a block: the row whose squares are summed (by one warp: the order of the definition is a chain per
- * lane), and the factor that comes of it. */
-typedef struct bench {
-    float *row;
-    float *factor;
-    int n;
-    float eps;
-} bench;
-
-template <int QUADS>
-static __device__ __forceinline__ float row_factor(const bench &b, const spread<QUADS> &s)
-{
-    MO_UNROLL()
-    for (int k = 0; k < QUADS; k++) {
-        if (quad_at(k) < b.n) {
-            *(float4 *)(b.row + quad_at(k)) = s.v[k];
-        }
-    }
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        const float squares = QUADS <= 2 ? square_sum_ahead(b.row, b.n) : mo_square_sum(b.row, b.n);
-        const float factor = mo_norm_factor(squares, b.n, b.eps);
-        if (threadIdx.x == 0) {
-            *b.factor = factor;
-        }
-    }
-    __syncthreads();
-    return *b.factor;
-}
-
-/* s = norm(s) * weight */
-template <int QUADS, bool WIDE>
-static __device__ __forceinline__ void norm_row(const bench &b, spread<QUADS> &s, const float *weight)
-{
-    const spread<QUADS> w = load_row<QUADS, WIDE>(weight, b.n); /* asked for before the sum is known */
-    const float r = row_factor(b, s);
-    MO_UNROLL()
-    for (int k = 0; k < QUADS; k++) {
-        s.v[k] = normed(s.v[k], r, w.v[k]);
-    }
-}
-
-template <int QUADS>
-static __device__ __forceinline__ void add_row(spread<QUADS> &s, const spread<QUADS> &other)
-{
-    MO_UNROLL()
-    for (int k = 0; k < QUADS; k++) {
-        s.v[k] = make_float4(s.v[k].x + other.v[k].x, s.v[k].y + other.v[k].y, s.v[k].z + other.v[k].z,
-                             s.v[k].w + other.v[k].w);
-    }
-}
 
 /* Whose outputs a token takes: rows of op.down and their weights, in shared memory. */
 typedef struct picks {
@@ -241,47 +125,12 @@ static __device__ __forceinline__ spread<QUADS> merge_feed(const mo_op_stream &o
     return sum;
 }
 
-/* Scales x, writes it back and looks for numbers that are none. */
+/* What a row of a picture has is added to it. */
 template <int QUADS, bool WIDE>
-static __device__ __forceinline__ void keep_row(const mo_op_stream &op, float *row, spread<QUADS> &x)
+static __device__ __forceinline__ void add_features(const mo_op_stream &op, int64_t t, spread<QUADS> &x)
 {
-    const float scale = op.out_scale ? *mo_at<const float>(op.out_scale) : 1.0f;
-    bool bad = false;
-    MO_UNROLL()
-    for (int k = 0; k < QUADS; k++) {
-        float4 &v = x.v[k];
-        if (op.out_scale) {
-            v = scaled(v, scale);
-        }
-        mo_store_quad<WIDE>(row, quad_at(k), op.n, v);
-        bad |= quad_at(k) < op.n &&
-               (mo_not_finite(v.x) || mo_not_finite(v.y) || mo_not_finite(v.z) || mo_not_finite(v.w));
-    }
-    if (bad && op.bad) {
-        *mo_at<volatile uint32_t>(op.bad) = 1;
-    }
-}
-
-/* One quad of a normed copy of token t's row, and its codes. The whole warp calls it. */
-template <bool WIDE>
-static __device__ __forceinline__ void norm_quad(const mo_op_norm &norm, int64_t t, int at, int n, float4 x,
-                                                 float r, float4 weight)
-{
-    float4 v = norm.weight ? normed(x, r, weight) : scaled(x, r);
-    if (norm.scale != 1.0f) {
-        v = scaled(v, norm.scale);
-    }
-    if (norm.multiply) {
-        const float4 m = mo_load_quad<WIDE>(mo_at<const float>(norm.multiply), at, n);
-        v = make_float4(v.x * m.x, v.y * m.y, v.z * m.z, v.w * m.w);
-    }
-    if (norm.add) {
-        const float4 a = mo_load_quad<WIDE>(mo_at<const float>(norm.add), at, n);
-        v = make_float4(v.x + a.x, v.y + a.y, v.z + a.z, v.w + a.w);
-    }
-    mo_store_quad<WIDE>(mo_at<float>(norm.out.x) + t * n, at, n, v);
-    if (n % 32 == 0) {
-        mo_quantize_quad(norm.out, t, at, v);
+    if (op.features && mo_at<const mo_dplace>(op.places)[t].added) {
+        add_row(x, load_row<QUADS, WIDE>(mo_at<const float>(op.features) + t * op.n, op.n));
     }
 }
 
@@ -325,7 +174,10 @@ static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *s
         left = mo_low_left_of(*parts, parts->part[0]);
     }
     mo_grid_begin();
-    spread<QUADS> x = load_row<QUADS, WIDE>(row, op.n);
+    spread<QUADS> x = {};
+    if (op.feed != 2) {
+        x = load_row<QUADS, WIDE>(row, op.n);
+    }
     if (op.feed) {
         add_row(x, merge_feed<QUADS, WIDE>(op, b, t));
     } else if (op.y) {
@@ -338,9 +190,14 @@ static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *s
         }
         add_row(x, y);
     }
+    scale_row(op, x);
+    add_features<QUADS, WIDE>(op, t, x);
     keep_row<QUADS, WIDE>(op, row, x);
     if (!any) {
         return;
+    }
+    if (op.centered) {
+        center_row(b, x); /* what the stream keeps has been written */
     }
     const float r = row_factor(b, x);
     MO_UNROLL()
@@ -355,7 +212,8 @@ static __device__ __forceinline__ void stream(const mo_op_stream &op, uint8_t *s
             if (QUADS != 1 && op.norm[i].weight) {
                 weight = mo_load_quad<WIDE>(mo_at<const float>(op.norm[i].weight), at, op.n);
             }
-            norm_quad<WIDE>(op.norm[i], t, at, op.n, x.v[k], r, weight);
+            leave_quad<WIDE>(op.norm[i], t, at, op.n,
+                             norm_quad<WIDE>(op.norm[i], at, op.n, x.v[k], r, weight));
         }
     }
 }
@@ -408,9 +266,10 @@ template <bool WIDE> static __device__ __forceinline__ void activate(const mo_op
     mo_grid_begin();
     const float4 g = mo_load_quad<WIDE>(mo_at<const float>(op.gate) + row * op.n, at, op.n);
     const float4 u = mo_load_quad<WIDE>(mo_at<const float>(op.up) + row * op.n, at, op.n);
-    const float4 v =
-        make_float4(mo_activation_of(op.activation, g.x, u.x), mo_activation_of(op.activation, g.y, u.y),
-                    mo_activation_of(op.activation, g.z, u.z), mo_activation_of(op.activation, g.w, u.w));
+    const float4 v = make_float4(mo_activation_of(op.activation, op.limit, g.x, u.x),
+                                 mo_activation_of(op.activation, op.limit, g.y, u.y),
+                                 mo_activation_of(op.activation, op.limit, g.z, u.z),
+                                 mo_activation_of(op.activation, op.limit, g.w, u.w));
     mo_store_quad<WIDE>(mo_at<float>(op.hidden.x) + row * op.n, at, op.n, v);
     if (op.n % 32 == 0) {
         mo_quantize_quad(op.hidden, row, at, v);

@@ -20,7 +20,7 @@ static void check_lengths(mo_op_job *job, int kv, int k_len, int v_len)
 typedef struct heads_parts {
     const mo_op_heads *o;
     float *q, *k, *v;
-    const float *q_norm, *k_norm, *rope;
+    const float *q_norm, *k_norm, *rope, *q_factor;
     uint32_t *bad;
 } heads_parts;
 
@@ -45,7 +45,8 @@ static void prepare_head(const mo_kernels *k, const heads_parts *p, int64_t t, i
                                  .rotates = p->rope != NULL,
                                  .neox = o->neox,
                                  .n_rot = o->n_rot,
-                                 .eps = o->eps};
+                                 .eps = o->eps,
+                                 .q_factor = p->q_factor ? p->q_factor + t : NULL};
     const int64_t length = query_len(o->k_len, o->gated);
     const float *c = p->rope ? p->rope + t * o->rope_stride : NULL;
     if (!mo_heads_prepare(k, &heads, p->q + (t * o->heads + h * group) * length, group, length,
@@ -70,6 +71,7 @@ mo_status mo_op_host_heads(mo_op_job *job, const mo_op_heads *o)
     p.q_norm = mo_op_floats_or_none(job, "q_norm", o->q_norm, together * o->k_len);
     p.k_norm = mo_op_floats_or_none(job, "k_norm", o->k_norm, kv_together * o->k_len);
     p.rope = mo_op_floats_or_none(job, "rope", o->rope, 2 * o->rope_rows * o->rope_stride);
+    p.q_factor = mo_op_floats_or_none(job, "q_factor", o->q_factor, n);
     p.bad = mo_op_part_or_none(job, "bad", o->bad, 4);
     check_lengths(job, o->kv, o->k_len, o->v_len);
     const mo_dplace *places = mo_op_part(job, "places", o->places, n * (int64_t)sizeof *places);
@@ -107,10 +109,17 @@ static int64_t first_seen(const mo_op_attend *o, int64_t position)
     return mo_first_seen(o->window, position);
 }
 
-/* What the token sees of the chunk that begins at `at`. */
-static mo_seen seen_of(const mo_op_attend *o, int64_t position, int64_t at)
+/* The position behind the last that the token sees. */
+static int64_t end_seen(const mo_op_attend *o, const mo_dplace *place)
 {
-    const int64_t first = first_seen(o, position), last = position + 1, end = at + mo_kv_chunk(o->kv);
+    return place->position + 1 + (o->window ? place->ahead : 0);
+}
+
+/* What the token sees of the chunk that begins at `at`. */
+static mo_seen seen_of(const mo_op_attend *o, const mo_dplace *place, int64_t at)
+{
+    const int64_t first = first_seen(o, place->position), last = end_seen(o, place);
+    const int64_t end = at + mo_kv_chunk(o->kv);
     return (mo_seen){first > at ? first : at, last < end ? last : end};
 }
 
@@ -139,7 +148,7 @@ static void finish_head(mo_op_job *job, const attend_parts *p, int64_t t, int he
 
 /* One query head of one token by codes; `partial` has space for what a chunk leaves. */
 static void attend_codes(mo_op_job *job, const attend_parts *p, int64_t t, int head, const mo_op_cache *c,
-                         int64_t position)
+                         const mo_dplace *place)
 {
     const mo_op_attend *o = p->o;
     int8_t codes[2 * MO_KV_LONGEST];
@@ -151,9 +160,10 @@ static void attend_codes(mo_op_job *job, const attend_parts *p, int64_t t, int h
     } else {
         mo_heads_code(job->k, query_at(p, t, head), o->k_len, o->scale, codes, g);
     }
-    for (int64_t at = first_seen(o, position) / MO_KV_BLOCK * MO_KV_BLOCK; at <= position;
+    const int64_t end = end_seen(o, place);
+    for (int64_t at = first_seen(o, place->position) / MO_KV_BLOCK * MO_KV_BLOCK; at < end;
          at += MO_KV_BLOCK) {
-        const mo_seen seen = seen_of(o, position, at);
+        const mo_seen seen = seen_of(o, place, at);
         uint8_t *block = mo_op_block_of(job, c, at);
         if (job->status != MO_OK) {
             return;
@@ -169,17 +179,17 @@ static void attend_codes(mo_op_job *job, const attend_parts *p, int64_t t, int h
 /* One query head of one token, chunk by chunk; partial results are in the token's part of `partial`: m, l, then o of each
  * chunk and head. */
 static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int head, const mo_op_cache *c,
-                        int64_t position)
+                        const mo_dplace *place)
 {
     const mo_op_attend *o = p->o;
     const mo_kernels *k = job->k;
     const int h = head / (o->heads / o->kv_heads);
     const float *q = query_at(p, t, head);
-    const int64_t first = first_seen(o, position), last = position + 1, step = o->v_len + 2;
+    const int64_t first = first_seen(o, place->position), last = end_seen(o, place), step = o->v_len + 2;
     float *sum = p->partial + (t % MO_OP_SMALL * o->chunks * o->heads + head) * step;
     float *chunk = sum;
     for (int64_t at = first / MO_CHUNK * MO_CHUNK; at < last; at += MO_CHUNK, chunk += o->heads * step) {
-        const mo_seen seen = seen_of(o, position, at);
+        const mo_seen seen = seen_of(o, place, at);
         uint8_t *blocks[2] = {mo_op_block_of(job, c, seen.begin), mo_op_block_of(job, c, seen.end - 1)};
         if (job->status != MO_OK) {
             return;
@@ -194,18 +204,18 @@ static void attend_head(mo_op_job *job, const attend_parts *p, int64_t t, int he
 }
 
 /* Does the token's span fit the chunks that are expected, and the cache? */
-static void check_span(mo_op_job *job, const mo_op_attend *o, int64_t position, int64_t length)
+static void check_span(mo_op_job *job, const mo_op_attend *o, const mo_dplace *place, int64_t length)
 {
     const int64_t capacity = length * MO_KV_BLOCK;
-    const int64_t first = first_seen(o, position);
-    const int64_t chunk = mo_kv_chunk(o->kv), chunks = position / chunk - first / chunk + 1;
-    const bool wraps = position >= capacity;
+    const int64_t first = first_seen(o, place->position), last = end_seen(o, place) - 1;
+    const int64_t chunk = mo_kv_chunk(o->kv), chunks = last / chunk - first / chunk + 1;
+    const bool wraps = last >= capacity;
     if (chunks > o->chunks) {
         mo_op_refuse(job, "has a token that sees %" PRId64 " chunks; expected %d", chunks, o->chunks);
     }
-    if (wraps && (capacity % MO_CHUNK != 0 || position - first >= capacity)) {
+    if (wraps && (capacity % MO_CHUNK != 0 || last - first >= capacity)) {
         mo_op_refuse(job, "sees positions %" PRId64 " to %" PRId64 " in a circular cache of %" PRId64, first,
-                     position, capacity);
+                     last, capacity);
     }
 }
 
@@ -231,13 +241,13 @@ mo_status mo_op_host_attend(mo_op_job *job, const mo_op_attend *o)
     for (int64_t t = 0; job->status == MO_OK && t < n; t++) {
         const mo_op_cache c = mo_op_cache_of(job, &places[t], o->layer, shape);
         if (job->status == MO_OK) {
-            check_span(job, o, places[t].position, c.length);
+            check_span(job, o, &places[t], c.length);
         }
         for (int head = 0; job->status == MO_OK && head < o->heads; head++) {
             if (mo_kv_coded(o->kv)) {
-                attend_codes(job, &p, t, head, &c, places[t].position);
+                attend_codes(job, &p, t, head, &c, &places[t]);
             } else {
-                attend_head(job, &p, t, head, &c, places[t].position);
+                attend_head(job, &p, t, head, &c, &places[t]);
             }
         }
         if (job->status == MO_OK && !o->tail) {

@@ -51,7 +51,8 @@ static void run_in(mo_op_job *job, const mo_op_experts *o, const mo_dwork_item *
         float g[PIECE], u[PIECE];
         mo_op_multiply(job, &gate, r, end, &gate_in, &item->token, 1, g, PIECE);
         mo_op_multiply(job, &up, r, end, &up_in, &item->token, 1, u, PIECE);
-        mo_activate_row(job->k, (mo_activation)o->activation, hidden.x + item->row * n + r, g, u, end - r);
+        mo_activate_row(job->k, (mo_activation)o->activation, o->limit, hidden.x + item->row * n + r, g, u,
+                        end - r);
     }
     if (job->status == MO_OK) {
         mo_op_quantize(job->k, &hidden, item->row);

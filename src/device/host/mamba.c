@@ -1,6 +1,11 @@
 /* Mamba on the host. */
 #include "numeric/mamba.h"
+
+#include <stdlib.h>
+#include <string.h>
+
 #include "device/host/ops.h"
+#include "numeric/delta.h"
 
 /* ---- Convolution ------------------------------------------------------------------------------ */
 
@@ -13,8 +18,21 @@ static void convolve_slice(mo_op_job *job, const mo_op_ssm_convolve *o, const mo
         return;
     }
     float *kept = mo_op_floats(job, "layers.conv", s.conv, (o->taps - 1) * n);
+    if (kept && o->state == MO_STATE_ONLY) {
+        mo_conv_keep(before + first * n, n, o->taps, slice->count, kept);
+        return;
+    }
     for (int64_t i = 0; kept && i < mo_mamba_pieces(n); i++) {
+        float copy[(MO_MAMBA_TAPS - 1) * MO_MAMBA_PIECE];
+        const int64_t from = i * MO_MAMBA_PIECE, rest = n - from;
+        const size_t bytes = sizeof *copy * (size_t)(rest < MO_MAMBA_PIECE ? rest : MO_MAMBA_PIECE);
+        for (int j = 0; j + 1 < o->taps; j++) {
+            memcpy(copy + j * MO_MAMBA_PIECE, kept + j * n + from, bytes);
+        }
         mo_mamba_convolve(job->k, conv, i, before + first * n, slice->count, kept, after->x + first * n);
+        for (int j = 0; j + 1 < o->taps && o->state == MO_STATE_STAYS; j++) {
+            memcpy(kept + j * n + from, copy + j * MO_MAMBA_PIECE, bytes);
+        }
     }
     for (int64_t t = first; kept && after->q && t < first + slice->count; t++) {
         mo_op_quantize(job->k, after, t);
@@ -86,10 +104,16 @@ static void scan_slice(mo_op_job *job, const scan_parts *p, const mo_dslice *sli
     rows.dt += first * (r->heads ? r->heads : r->inner);
     rows.z += first * r->inner;
     rows.y += first * r->inner;
-    for (int64_t i = 0; state && i < mo_mamba_scan_pieces(r->inner, r->heads); i++) {
-        mo_mamba_scan(job->k, r, i, &rows, slice->count, state);
+    float *copy = mo_op_state_copy(job, p->o->state, mo_mamba_copy_values(r->inner, r->states, r->heads));
+    for (int64_t i = 0; job->status == MO_OK && i < mo_mamba_scan_pieces(r->inner, r->heads); i++) {
+        if (copy) {
+            mo_mamba_scan_copy(job->k, r, i, &rows, slice->count, state, copy);
+        } else {
+            mo_mamba_scan(job->k, r, i, &rows, slice->count, state);
+        }
     }
-    for (int64_t t = first; state && t < first + slice->count; t++) {
+    free(copy);
+    for (int64_t t = first; job->status == MO_OK && t < first + slice->count; t++) {
         mo_mamba_finish(job->k, r, p->mixed.x + t * r->inner);
         mo_op_quantize(job->k, &p->mixed, t);
     }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/status.h"
 
@@ -106,4 +107,13 @@ void mo_op_set_bad(uint32_t *bad, uint32_t value)
     if (bad) {
         __atomic_store_n(bad, value, __ATOMIC_RELAXED);
     }
+}
+
+float *mo_op_state_copy(mo_op_job *job, int32_t state, int64_t count)
+{
+    float *copy = state == MO_STATE_STAYS ? malloc(sizeof *copy * (size_t)count) : NULL;
+    if (state == MO_STATE_STAYS && !copy && job->status == MO_OK) {
+        job->status = mo_fail(job->err, MO_ENOMEM, "out of memory for the copy of a state");
+    }
+    return copy;
 }

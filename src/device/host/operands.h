@@ -49,6 +49,9 @@ void mo_op_quantize(const mo_kernels *k, const mo_acts *a, int64_t row);
 /* A layer of a session's state, read from device memory. */
 mo_dstate mo_op_layer(mo_op_job *job, mo_daddr layers, int layer);
 
+/* Memory for a state of that many floats, to be freed, if it has to stay; NULL if it moves on, or if memory ran out, which fails the job. */
+float *mo_op_state_copy(mo_op_job *job, int32_t state, int64_t count);
+
 /* Are the slice's tokens among the step's? Fails the job otherwise. */
 bool mo_op_slice_fits(mo_op_job *job, const mo_dslice *slice, int tokens);
 

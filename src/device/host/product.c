@@ -94,24 +94,6 @@ static int64_t rows_read(mo_op_job *job, const mo_op_grouped *o, const mo_dgroup
     return rows;
 }
 
-/* The rows from `first` on: kernels count from 0. */
-static mo_acts acts_from(const mo_acts *a, int64_t first)
-{
-    mo_acts out = *a;
-    const int64_t blocks = a->cols / 32;
-    if (a->x) {
-        out.x += first * a->cols;
-    }
-    if (a->q) {
-        out.q += first * a->cols;
-        out.d += first * blocks;
-        out.s += first * blocks;
-        out.sum += first * blocks;
-        out.half_sum += 2 * first * blocks;
-    }
-    return out;
-}
-
 static void run_group(mo_op_job *job, const mo_op_grouped *o, const mo_dgroup *g, const mo_acts *in,
                       const int32_t *pick, float *y)
 {
@@ -119,7 +101,7 @@ static void run_group(mo_op_job *job, const mo_op_grouped *o, const mo_dgroup *g
         return;
     }
     const mo_op_matrix m = mo_op_matrix_at(job, "groups.data", &o->matrix, g->data, g->expert);
-    const mo_acts rows = pick ? *in : acts_from(in, g->first);
+    const mo_acts rows = pick ? *in : mo_acts_from(in, g->first);
     if (job->status == MO_OK) {
         mo_op_multiply(job, &m, 0, o->matrix.rows, &rows, pick ? pick + g->first : NULL, g->count,
                        y + g->first * o->stride, o->stride);
@@ -156,7 +138,8 @@ mo_status mo_op_host_activate(mo_op_job *job, const mo_op_activate *o)
     const float *up = mo_op_floats(job, "up", o->up, o->rows * n);
     const mo_acts hidden = mo_op_acts(job, "hidden", &o->hidden, o->rows, true, true);
     for (int64_t i = 0; job->status == MO_OK && i < o->rows; i++) {
-        mo_activate_row(job->k, (mo_activation)o->activation, hidden.x + i * n, gate + i * n, up + i * n, n);
+        mo_activate_row(job->k, (mo_activation)o->activation, o->limit, hidden.x + i * n, gate + i * n,
+                        up + i * n, n);
         mo_op_quantize(job->k, &hidden, i);
     }
     return job->status;

@@ -25,6 +25,9 @@ static const char *const names[MO_OP_KINDS] = {
     [MO_OP_RESTORE] = "restore",
     [MO_OP_SHORT_CONV] = "short conv",
     [MO_OP_LATENT] = "latent",
+    [MO_OP_INDEX] = "index",
+    [MO_OP_KEEP] = "keep",
+    [MO_OP_GATHER] = "gather",
     [MO_OP_COLLECT] = "collect",
     [MO_OP_SSM_CONVOLVE] = "ssm convolve",
     [MO_OP_SSM_PARTS] = "ssm parts",
@@ -50,6 +53,9 @@ mo_status mo_op_run(const mo_op_host *host, const mo_op *op, mo_scratch *scratch
     case MO_OP_ACTIVATE: return mo_op_host_activate(&job, &op->activate);
     case MO_OP_HEADS: return mo_op_host_heads(&job, &op->heads);
     case MO_OP_LATENT: return mo_op_host_latent(&job, &op->latent);
+    case MO_OP_INDEX: return mo_op_host_index(&job, &op->index);
+    case MO_OP_KEEP: return mo_op_host_keep(&job, &op->keep);
+    case MO_OP_GATHER: return mo_op_host_gather(&job, &op->gather);
     case MO_OP_COLLECT: return mo_op_host_collect(&job, &op->collect);
     case MO_OP_ATTEND: return mo_op_host_attend(&job, &op->attend);
     case MO_OP_CONVOLVE: return mo_op_host_convolve(&job, &op->convolve);

@@ -1,5 +1,8 @@
 /* The short convolution on the host. */
 #include "numeric/short_conv.h"
+
+#include <string.h>
+
 #include "device/host/ops.h"
 
 typedef struct short_parts {
@@ -18,8 +21,17 @@ static void convolve_slice(mo_op_job *job, const short_parts *p, const mo_dslice
     }
     float *kept = mo_op_floats(job, "layers.conv", s.conv, (p->o->taps - 1) * n);
     for (int64_t i = 0; kept && i < mo_short_pieces(n); i++) {
+        float copy[(MO_SHORT_TAPS - 1) * MO_SHORT_PIECE];
+        const int64_t from = i * MO_SHORT_PIECE, rest = n - from;
+        const size_t bytes = sizeof *copy * (size_t)(rest < MO_SHORT_PIECE ? rest : MO_SHORT_PIECE);
+        for (int j = 0; j + 1 < p->o->taps; j++) {
+            memcpy(copy + j * MO_SHORT_PIECE, kept + j * n + from, bytes);
+        }
         mo_short_convolve(job->k, &p->rule, i, p->in + first * 3 * n, slice->count, kept,
                           p->mixed.x + first * n);
+        for (int j = 0; j + 1 < p->o->taps && p->o->state == MO_STATE_STAYS; j++) {
+            memcpy(kept + j * n + from, copy + j * MO_SHORT_PIECE, bytes);
+        }
     }
     for (int64_t t = first; kept && t < first + slice->count; t++) {
         mo_op_quantize(job->k, &p->mixed, t);

@@ -1,9 +1,11 @@
 /* The residual stream and the logits on the host. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "device/host/ops.h"
 #include "device/rank.h"
+#include "numeric/center.h"
 #include "numeric/merge.h"
 
 /* Values of a row that needs no memory of its own: a step of a usual model allocates nothing. */
@@ -13,8 +15,9 @@ enum { ROW_MAX = sizeof(mo_scratch) / (2 * sizeof(float)) };
 typedef struct stream_parts {
     const mo_op_stream *o;
     float *x;
-    const float *y, *y_norm;
-    mo_merge merge; /* where the feed-forward part is added */
+    const float *y, *y_norm, *features;
+    const mo_dplace *places; /* with features */
+    mo_merge merge;          /* where the feed-forward part is added */
     const float *out_scale;
     const float *norm_weight[MO_OP_NORMS], *norm_multiply[MO_OP_NORMS], *norm_add[MO_OP_NORMS];
     mo_acts norm_out[MO_OP_NORMS];
@@ -84,6 +87,10 @@ static void find(mo_op_job *job, stream_parts *p)
     }
     p->out_scale = mo_op_floats_or_none(job, "out_scale", o->out_scale, 1);
     p->bad = mo_op_part_or_none(job, "bad", o->bad, 4);
+    p->features = mo_op_floats_or_none(job, "features", o->features, all);
+    if (o->features) {
+        p->places = mo_op_part(job, "places", o->places, o->tokens * (int64_t)sizeof *p->places);
+    }
     for (int i = 0; i < MO_OP_NORMS; i++) {
         const mo_op_norm *norm = &o->norm[i];
         if (norm->out.x) {
@@ -100,6 +107,9 @@ static void add_to(const mo_kernels *k, const stream_parts *p, int64_t t)
     const int64_t n = p->o->n;
     float *x = p->x + t * n;
     bool finite;
+    if (p->o->feed == 2) {
+        memset(x, 0, sizeof *x * (size_t)n);
+    }
     if (p->o->feed) {
         finite = mo_merge_token(k, &p->merge, t, p->sum, p->part, x);
     } else {
@@ -117,6 +127,9 @@ static void add_to(const mo_kernels *k, const stream_parts *p, int64_t t)
     if (p->bad && !finite) {
         mo_op_set_bad(p->bad, 1);
     }
+    if (p->features && p->places && p->places[t].added) {
+        k->add(x, p->features + t * n, n);
+    }
 }
 
 static void norm(const mo_kernels *k, const stream_parts *p, int i, int64_t t)
@@ -124,7 +137,7 @@ static void norm(const mo_kernels *k, const stream_parts *p, int i, int64_t t)
     const int64_t n = p->o->n;
     const mo_op_norm *norm = &p->o->norm[i];
     float *out = p->norm_out[i].x + t * n;
-    k->rms_norm(out, p->x + t * n, p->norm_weight[i], n, p->o->eps);
+    mo_norm_row(k, p->o->centered, out, p->x + t * n, p->norm_weight[i], n, p->o->eps);
     if (norm->scale != 1.0f) {
         k->scale(out, norm->scale, n);
     }

@@ -206,7 +206,7 @@ mo_status mo_sim_alloc(mo_device *device, size_t bytes, mo_daddr *out, mo_error 
         *out = enter(m, OWN, memory, (int64_t)bytes);
         if (!*out) {
             free(memory);
-            status = no_memory(m, bytes, err);
+            status = mo_fail(err, MO_ENOMEM, "out of memory for the table of a simulated GPU");
         }
     }
     if (status == MO_OK) {

@@ -84,7 +84,7 @@ mo_status mo_sim_open(const mo_sim_options *options, mo_device **out, mo_error *
     const mo_kernels *kernels = options->kernels;
     *out = NULL;
     if (options->memory_bytes < 0 || options->link_bytes_s < 0.0 || options->link_copy_s < 0.0 ||
-        options->after < 0 || options->count < 0 || options->hang_ms < 0) {
+        options->call_s < 0.0 || options->after < 0 || options->count < 0 || options->hang_ms < 0) {
         return mo_fail(err, MO_EINVAL,
                        "sizes, rates, counts and times of a simulated GPU must not be negative");
     }

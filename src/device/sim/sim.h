@@ -21,9 +21,10 @@ typedef enum mo_sim_fault {
 } mo_sim_fault;
 
 typedef struct mo_sim_options {
-    int64_t memory_bytes;      /* 0: 1 GiB */
-    double link_bytes_s;       /* of each direction; 0: not throttled */
-    double link_copy_s;        /* fixed cost of each copy */
+    int64_t memory_bytes; /* 0: 1 GiB */
+    double link_bytes_s;  /* of each direction; 0: not throttled */
+    double link_copy_s;   /* fixed cost of each copy */
+    double call_s;        /* that asking for a copy or an op keeps the caller busy, as a driver's call does */
     double memory_bytes_s;     /* of its own memory, as reported to plans; 0: unknown */
     bool alone;                /* no other device reaches its memory, nor it theirs */
     bool exact;                /* it has no products in bfloat16 (MO_OP_BF16) */

@@ -213,6 +213,14 @@ static mo_status push_work(mo_sim_stream *stream, const mo_sim_command *command,
     return mo_sim_push(stream, command, err);
 }
 
+/* With no lock held. */
+static void keep_caller(const mo_sim *sim)
+{
+    const int64_t end = sim->options.call_s > 0 ? mo_clock_ns() + (int64_t)(sim->options.call_s * 1e9) : 0;
+    while (end && mo_clock_ns() < end) {
+    }
+}
+
 /* A copy or a clearing: its addresses are looked at now, so that the call that is wrong fails. */
 static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_error *err)
 {
@@ -227,6 +235,7 @@ static mo_status push_copy(mo_dstream *base, const mo_sim_command *command, mo_e
         return mo_fail(err, MO_EDEVICE, "the simulated GPU %d, the source of a copy, is lost",
                        command->copy.other->options.index);
     }
+    keep_caller(sim);
     const bool sound = sides(sim, command, &to, &from, &why);
     const bool pageable =
         sound && (in || out) && !mo_sim_memory_pinned(&sim->memory, in ? from : to, command->copy.bytes);
@@ -302,6 +311,7 @@ mo_status mo_sim_launch(mo_dstream *base, const mo_op *op, mo_error *err)
 {
     mo_sim *sim = mo_sim_of(base->device);
     const mo_sim_command command = {.run = work, .kind = OP, .op = *op};
+    keep_caller(sim);
     pthread_mutex_lock(&sim->lock);
     const mo_status status = push_work((mo_sim_stream *)base, &command, 1, err);
     pthread_mutex_unlock(&sim->lock);

@@ -1,24 +1,17 @@
-/* deepseek2: DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash. Attention is latent; the first layers are dense, the others have experts
+/* deepseek2: DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral Large 3; mistral4: Mistral Small 4. Attention is latent; the first layers are dense, the others have experts
  * of which some are shared. Files of before April 2025 have keys' and values' matrices in one tensor, attn_kv_b, and give the lengths
  * of the heads; later ones have two, attn_k_b already transposed, and give those of the cache. */
 #include <math.h>
+#include <string.h>
 
 #include "model/family.h"
-
-typedef struct shape {
-    int64_t q_rank; /* 0: queries come from the stream by one product */
-    int64_t rank;   /* values of the latent row */
-    int64_t plain, rotated, out_len;
-    float scale;
-    const mo_rope *rope;
-} shape;
 
 /* 16-bit sums hold 512 values of a row (docs/numerics.md), as in every model. */
 enum { RANK_MAX = 512 };
 
 /* YaRN stretches the scores here and not the rotated values: the scale has the square of what those would be multiplied by. Where the file does
  * not say how much of it (yarn_log_multiplier), both get the usual magnitude. */
-static void describe_rope(mo_binder *b, const mo_keys *k, shape *s)
+static void describe_rope(mo_binder *b, const mo_keys *k, mo_latent_shape *s)
 {
     const double factor = mo_part_real(b, k, "rope.scaling.factor", 1.0);
     const double multiplier = mo_part_real(b, k, "rope.scaling.yarn_log_multiplier", 0.0);
@@ -29,9 +22,21 @@ static void describe_rope(mo_binder *b, const mo_keys *k, shape *s)
     s->scale = (float)(magnitude * magnitude / sqrt((double)(s->plain + s->rotated)));
 }
 
-static shape read_shape(mo_binder *b, const mo_keys *k)
+/* Of other architectures the scores always have the usual magnitude, and the rotated values what is left of it: all of it, unless the
+ * architecture reads yarn_log_multiplier and the file has it. */
+static void describe_usual_rope(mo_binder *b, const mo_keys *k, bool unread, mo_latent_shape *s)
 {
-    shape s = {.rotated = k->n_rot};
+    mo_rope_setup setup = mo_part_rope_setup(b, k, s->rotated, k->rope_base);
+    const double multiplier = unread ? 0.0 : mo_part_real(b, k, "rope.scaling.yarn_log_multiplier", 0.0);
+    const double magnitude = mo_part_yarn_magnitude(&setup, 0.0);
+    setup.magnitude = mo_part_yarn_magnitude(&setup, multiplier);
+    s->rope = mo_bind_rope(b, &setup, false);
+    s->scale = (float)(magnitude * magnitude / sqrt((double)(s->plain + s->rotated)));
+}
+
+mo_latent_shape mo_part_latent_shape(mo_binder *b, const mo_keys *k, const mo_latent_kind *kind)
+{
+    mo_latent_shape s = {.rotated = k->n_rot, .gating = kind->gating};
     const int64_t key = mo_part_int(b, k, "attention.key_length_mla", 0, k->k_len, 1, 1024);
     s.q_rank = mo_part_int(b, k, "attention.q_lora_rank", 0, 0, 0, (int64_t)1 << 20);
     s.rank = mo_part_int(b, k, "attention.kv_lora_rank", 0, 0, 1, RANK_MAX);
@@ -44,14 +49,18 @@ static shape read_shape(mo_binder *b, const mo_keys *k)
                      "download or convert the model again",
                      mo_gguf_part_path(b->gguf, 0), (long long)key, (long long)s.rotated);
     }
-    if (b->status == MO_OK) {
+    if (kind->still) {
+        s.scale = (float)(1.0 / sqrt((double)key));
+    } else if (b->status == MO_OK && kind->usual_yarn) {
+        describe_usual_rope(b, k, kind->no_multiplier, &s);
+    } else if (b->status == MO_OK) {
         describe_rope(b, k, &s);
     }
     return s;
 }
 
 /* Rows of v in attn_kv_b: those of a head follow its rows of k. */
-static const int32_t *value_rows(mo_binder *b, const shape *s, int heads)
+static const int32_t *value_rows(mo_binder *b, const mo_latent_shape *s, int heads)
 {
     int32_t *order = mo_bind_alloc(b, (size_t)(heads * s->out_len), sizeof *order);
     for (int64_t i = 0; order && i < heads * s->out_len; i++) {
@@ -60,7 +69,7 @@ static const int32_t *value_rows(mo_binder *b, const shape *s, int heads)
     return order;
 }
 
-static void bind_both(mo_binder *b, int n, const shape *s, mo_attention *a)
+static void bind_both(mo_binder *b, int n, const mo_latent_shape *s, mo_attention *a)
 {
     const int64_t total = s->plain + s->out_len;
     mo_latent *l = &a->latent;
@@ -72,7 +81,8 @@ static void bind_both(mo_binder *b, int n, const shape *s, mo_attention *a)
     }
 }
 
-static void describe_attention(mo_binder *b, const mo_keys *k, int n, const shape *s, mo_attention *a)
+void mo_part_latent_attention(mo_binder *b, const mo_keys *k, int n, const mo_latent_shape *s,
+                              mo_attention *a)
 {
     mo_latent *l = &a->latent;
     const int64_t query = k->heads * (s->plain + s->rotated);
@@ -103,37 +113,70 @@ static void describe_attention(mo_binder *b, const mo_keys *k, int n, const shap
     mo_bind_linear(b, &a->out, a->heads * s->out_len, k->width, "blk.%d.attn_output", n);
 }
 
+static void describe_experts(mo_binder *b, const mo_keys *k, int n, int gating, mo_moe *moe)
+{
+    mo_part_moe(b, k, n, k->expert_width, false, moe);
+    mo_part_router(b, k, n, gating, moe);
+    mo_part_shared_count(b, k, n, k->expert_width, moe);
+}
+
+static void describe_layer(mo_binder *b, const mo_keys *k, int n, const mo_latent_shape *s, bool routed,
+                           mo_layer *layer)
+{
+    mo_part_latent_attention(b, k, n, s, &layer->attention);
+    mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
+    mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.ffn_norm.weight", n);
+    layer->routed = routed;
+    layer->dense = !routed;
+    if (routed) {
+        describe_experts(b, k, n, s->gating, &layer->moe);
+    } else {
+        mo_part_ffn(b, n, k->width, mo_part_ffn_width(b, k, n), MO_SWIGLU, &layer->ffn);
+    }
+}
+
+void mo_part_latent(mo_binder *b, const mo_keys *k, const mo_latent_kind *kind, mo_model_spec *spec)
+{
+    const mo_latent_shape s = mo_part_latent_shape(b, k, kind);
+    const int dense = k->experts > 0 ? mo_part_dense_layers(b, k) : k->layers;
+    spec->temper =
+        mo_part_temper(b, k, mo_part_int(b, k, "attention.temperature_length", 0, 0, 0, INT32_MAX));
+    for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
+        describe_layer(b, k, n, &s, n >= dense, &spec->layers[n]);
+    }
+}
+
+void mo_part_latent_head(mo_binder *b, const mo_keys *k, const mo_latent_kind *kind, int n, mo_layer *layer)
+{
+    const mo_latent_shape s = mo_part_latent_shape(b, k, kind);
+    if (b->status == MO_OK) {
+        describe_layer(b, k, n, &s, k->experts > 0, layer);
+    }
+}
+
 /* The first files of GLM-4.7-Flash do not say that its router has sigmoids; the size of its vocabulary gives it away. */
 static int usual_gating(const mo_keys *k)
 {
-    const bool flash = (k->layers == 47 || k->layers == 48) && k->vocab == 154880;
+    const bool flash = strcmp(k->architecture, "deepseek2") == 0 && (k->layers == 47 || k->layers == 48) &&
+                       k->vocab == 154880;
     return flash ? MO_GATING_SIGMOID : MO_GATING_SOFTMAX;
-}
-
-static void describe_experts(mo_binder *b, const mo_keys *k, int n, mo_moe *moe)
-{
-    mo_part_moe(b, k, n, k->expert_width, false, moe);
-    mo_part_router(b, k, n, usual_gating(k), moe);
-    mo_part_shared_count(b, k, n, k->expert_width, moe);
 }
 
 static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
 {
-    const shape s = read_shape(b, k);
-    const int dense = k->experts > 0 ? mo_part_dense_layers(b, k) : k->layers;
-    for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
-        mo_layer *layer = &spec->layers[n];
-        describe_attention(b, k, n, &s, &layer->attention);
-        mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
-        mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.ffn_norm.weight", n);
-        layer->routed = n >= dense;
-        layer->dense = !layer->routed;
-        if (layer->routed) {
-            describe_experts(b, k, n, &layer->moe);
-        } else {
-            mo_part_ffn(b, n, k->width, mo_part_ffn_width(b, k, n), MO_SWIGLU, &layer->ffn);
-        }
-    }
+    mo_part_latent(b, k, &(mo_latent_kind){.gating = usual_gating(k)}, spec);
 }
 
-const mo_family mo_family_deepseek2 = {.architecture = "deepseek2", .describe = describe};
+static void describe_usual(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+{
+    mo_part_latent(b, k, &(mo_latent_kind){.gating = MO_GATING_SOFTMAX, .usual_yarn = true}, spec);
+}
+
+static void describe_head(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
+{
+    mo_part_latent_head(b, k, &(mo_latent_kind){.gating = usual_gating(k)}, n, layer);
+}
+
+const mo_family mo_family_deepseek2 = {
+    .architecture = "deepseek2", .describe = describe, .head = describe_head};
+const mo_family mo_family_mistral4 = {.architecture = "mistral4", .describe = describe_usual};

@@ -3,27 +3,11 @@
 
 #include "model/family.h"
 
-/* Windowed layers turn at a base of their own, without scaling. */
-static const mo_rope *windowed_rope(mo_binder *b, const mo_keys *k)
-{
-    const mo_rope_setup setup = {
-        .n_rot = k->n_rot, .base = mo_part_real(b, k, "rope.freq_base_swa", 10000.0), .factor = 1.0};
-    return mo_bind_rope(b, &setup, false);
-}
-
-static bool windowed(mo_binder *b, const mo_keys *k, int n)
-{
-    bool yes = false;
-    if (b->status == MO_OK && k->window > 0) {
-        b->status = mo_keys_windowed(k, n, 6, &yes, b->err);
-    }
-    return yes;
-}
-
 static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
 {
     const mo_rope *full = mo_part_rope(b, k, k->n_rot, k->rope_base, false);
-    const mo_rope *near = windowed_rope(b, k);
+    /* Windowed layers turn at a base of their own, without scaling. */
+    const mo_rope *near = mo_part_rope_plain(b, k->n_rot, mo_part_real(b, k, "rope.freq_base_swa", 10000.0));
     /* The 27B alone divides scores by the width per head instead of the head's length; no key says so. */
     const int64_t divisor = k->layers == 62 ? k->width / k->heads : k->k_len;
     if (b->status == MO_OK && divisor < 1) {
@@ -36,10 +20,9 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
         mo_layer *layer = &spec->layers[n];
         mo_attention *a = &layer->attention;
-        const bool window = windowed(b, k, n);
         mo_part_heads(b, k, n, a);
-        a->rope = window ? near : full;
-        a->window = window ? k->window : 0;
+        a->window = mo_part_window(b, k, n, 6, false);
+        a->rope = a->window ? near : full;
         a->neox = true;
         a->scale = 1.0f / sqrtf((float)divisor);
         mo_part_attention(b, n, k->width, false, a);

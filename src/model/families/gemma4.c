@@ -24,9 +24,7 @@ static kind windowed_kind(mo_binder *b, const mo_keys *k)
     w.k_len = mo_part_int(b, k, "attention.key_length_swa", 0, k->k_len, 1, 1024);
     w.v_len = mo_part_int(b, k, "attention.value_length_swa", 0, k->v_len, 1, 1024);
     w.n_rot = mo_part_int(b, k, "rope.dimension_count_swa", 0, w.k_len, 2, 1024);
-    const mo_rope_setup setup = {
-        .n_rot = w.n_rot, .base = mo_part_real(b, k, "rope.freq_base_swa", 10000.0), .factor = 1.0};
-    w.rope = mo_bind_rope(b, &setup, false);
+    w.rope = mo_part_rope_plain(b, w.n_rot, mo_part_real(b, k, "rope.freq_base_swa", 10000.0));
     return w;
 }
 
@@ -34,7 +32,7 @@ static bool windowed(mo_binder *b, const mo_keys *k, int n)
 {
     bool yes = false;
     if (b->status == MO_OK) {
-        b->status = mo_keys_windowed(k, n, 6, &yes, b->err);
+        b->status = mo_keys_windowed(k, n, 6, false, &yes, b->err);
     }
     if (yes && k->window < 1) {
         mo_bind_fail(b, MO_EFORMAT,
@@ -98,6 +96,7 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     mo_bind_need(b, "rope_freqs.weight");
     const kind full = full_kind(b, k), near = windowed_kind(b, k);
     spec->embed_scale = sqrtf((float)k->width);
+    spec->pictures = (mo_picture_rule){.accepted = true, .both_ways = true};
     spec->softcap = (float)mo_part_real(b, k, "final_logit_softcapping", 30.0);
     for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
         mo_layer *layer = &spec->layers[n];

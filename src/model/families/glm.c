@@ -1,6 +1,6 @@
 /* glm4moe: GLM-4.5, 4.6 and 4.7 and their Air models; glm4: the dense GLM-4. Half of each head rotates; the first layers are dense, the others have experts
  * and a shared one beside them. post_attention_norm is the norm before the feed-forward part. Layers that predict further tokens
- * follow the others in the file and are not described. */
+ * follow the others in the file. */
 #include "model/family.h"
 
 static void bind_glm4moe(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
@@ -29,10 +29,22 @@ static void describe_glm4(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     }
 }
 
-const mo_family mo_family_glm4moe = {.architecture = "glm4moe",
-                                     .plain = {.neox = true,
-                                               .optional_norms = true, /* the large models alone */
-                                               .ffn_norm = "post_attention_norm",
-                                               .leading = true,
-                                               .experts = bind_glm4moe}};
+static const mo_plain glm4moe = {.neox = true,
+                                 .optional_norms = true, /* the large models alone */
+                                 .ffn_norm = "post_attention_norm",
+                                 .leading = true,
+                                 .experts = bind_glm4moe};
+
+static void describe_glm4moe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+{
+    mo_part_plain(b, k, &glm4moe, spec);
+}
+
+static void describe_glm4moe_head(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
+{
+    mo_part_plain_routed(b, k, &glm4moe, n, layer);
+}
+
+const mo_family mo_family_glm4moe = {
+    .architecture = "glm4moe", .describe = describe_glm4moe, .head = describe_glm4moe_head};
 const mo_family mo_family_glm4 = {.architecture = "glm4", .describe = describe_glm4};

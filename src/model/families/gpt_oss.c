@@ -2,15 +2,6 @@
  * weights are a softmax over the chosen ones. post_attention_norm is the norm before the experts. */
 #include "model/family.h"
 
-static bool windowed(mo_binder *b, const mo_keys *k, int n)
-{
-    bool yes = false;
-    if (b->status == MO_OK) {
-        b->status = mo_keys_windowed(k, n, 2, &yes, b->err);
-    }
-    return yes && k->window > 0;
-}
-
 /* Without its biases the model talks, but wrongly. */
 static void need_biases(mo_binder *b, int n)
 {
@@ -41,7 +32,7 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
         mo_part_heads(b, k, n, a);
         a->rope = rope;
         a->neox = true;
-        a->window = windowed(b, k, n) ? k->window : 0;
+        a->window = mo_part_window(b, k, n, 2, false);
         mo_part_attention(b, n, k->width, false, a);
         mo_bind_vector(b, &a->sinks, a->heads, "blk.%d.attn_sinks.weight", n);
         mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);

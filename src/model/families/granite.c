@@ -2,7 +2,6 @@
  * stream, of the scores, and of the logits, which are divided. Multipliers become scales of matrices that are there anyway. In a
  * hybrid, layers without KV heads are of Mamba's second kind. */
 #include "model/family.h"
-#include "numeric/mamba.h"
 
 /* Specific to this family: from the keys; 0 and 1 are the same as no key. */
 typedef struct multipliers {
@@ -42,33 +41,6 @@ static void describe_ffn(mo_binder *b, const mo_keys *k, int n, float residual, 
     }
 }
 
-/* Keys of Mamba in the shape of a part, whose tensors are not bound. */
-static mo_mamba read_mamba(mo_binder *b, const mo_keys *k)
-{
-    const mo_mamba m = {.heads = (int)mo_part_int(b, k, "ssm.time_step_rank", 0, 0, 1, 65536),
-                        .groups = (int)mo_part_int(b, k, "ssm.group_count", 0, 0, 1, 4096),
-                        .taps = (int)mo_part_int(b, k, "ssm.conv_kernel", 0, 0, 2, MO_MAMBA_TAPS),
-                        .inner = mo_part_int(b, k, "ssm.inner_size", 0, 0, 1, (int64_t)1 << 24),
-                        .states = mo_part_int(b, k, "ssm.state_size", 0, 0, 1, 1024)};
-    return m;
-}
-
-/* Rows of ssm_in: z, the channels of the convolution, the heads' steps. */
-static void describe_mamba(mo_binder *b, const mo_keys *k, int n, mo_mamba *m)
-{
-    const int64_t channels = mo_mamba_channels(m), rows = m->inner + channels + m->heads;
-    mo_bind_rows(b, &m->z, k->width, 0, m->inner, rows, "blk.%d.ssm_in", n);
-    mo_bind_rows(b, &m->x, k->width, m->inner, channels, rows, "blk.%d.ssm_in", n);
-    mo_bind_rows(b, &m->dt_in, k->width, m->inner + channels, m->heads, rows, "blk.%d.ssm_in", n);
-    mo_bind_taps(b, &m->conv, m->taps, channels, "blk.%d.ssm_conv1d.weight", n);
-    mo_bind_vector(b, &m->conv_bias, channels, "blk.%d.ssm_conv1d.bias", n);
-    mo_bind_vector(b, &m->dt_bias, m->heads, "blk.%d.ssm_dt.bias", n);
-    mo_bind_vectors(b, &m->a, 1, m->heads, "blk.%d.ssm_a", n);
-    mo_bind_vectors(b, &m->d, 1, m->heads, "blk.%d.ssm_d", n);
-    mo_bind_vectors(b, &m->norm, m->inner / m->groups, m->groups, "blk.%d.ssm_norm.weight", n);
-    mo_bind_linear(b, &m->out, m->inner, k->width, "blk.%d.ssm_out", n);
-}
-
 static void describe_attention(mo_binder *b, const mo_keys *k, int n, const mo_rope *rope, float scale,
                                mo_attention *a)
 {
@@ -83,7 +55,6 @@ static void describe_attention(mo_binder *b, const mo_keys *k, int n, const mo_r
 static void describe_any(mo_binder *b, const mo_keys *k, mo_model_spec *spec, bool hybrid)
 {
     const multipliers m = read_multipliers(b, k, hybrid);
-    const mo_mamba mamba = hybrid ? read_mamba(b, k) : (mo_mamba){0};
     const float residual = m.residual == 0.0f ? 1.0f : m.residual;
     const bool turns = mo_part_flag(b, k, "rope.scaling.finetuned", true);
     const mo_rope *rope = turns ? mo_part_long_rope(b, k) : NULL;
@@ -96,8 +67,8 @@ static void describe_any(mo_binder *b, const mo_keys *k, mo_model_spec *spec, bo
         mo_layer *layer = &spec->layers[n];
         if (hybrid && mo_part_int(b, k, "attention.head_count_kv", n, 0, 0, k->heads) == 0) {
             layer->mixer = MO_MIXER_MAMBA;
-            layer->mamba = mamba;
-            describe_mamba(b, k, n, &layer->mamba);
+            mo_bind_need(b, "blk.%d.ssm_conv1d.bias", n);
+            mo_part_mamba(b, k, n, &layer->mamba);
             mo_bind_factor(b, &layer->mamba.out, residual);
         } else {
             describe_attention(b, k, n, rope, m.attention, &layer->attention);

@@ -92,9 +92,35 @@ static bool recurrent(mo_binder *b, const mo_keys *k, int n, int64_t interval)
     return mo_part_int(b, k, "attention.recurrent_layers", n, usual, 0, 1) == 1;
 }
 
+static void describe_attention(mo_binder *b, const mo_keys *k, int n, const mo_rope *rope, mo_attention *a)
+{
+    mo_part_heads(b, k, n, a);
+    a->rope = rope;
+    a->neox = true;
+    a->gated = true;
+    mo_part_attention(b, n, k->width, false, a);
+    mo_part_head_norms(b, n, a);
+}
+
+/* Both norms, and what follows the second. */
+static void describe_rest(mo_binder *b, const mo_keys *k, int n, bool routed, mo_layer *layer)
+{
+    mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
+    mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.post_attention_norm.weight", n);
+    layer->routed = routed;
+    layer->dense = !routed;
+    if (routed) {
+        mo_part_moe(b, k, n, k->expert_width, true, &layer->moe);
+        mo_part_shared(b, n, k->width, k->shared_width, &layer->moe);
+    } else {
+        mo_part_ffn(b, n, k->width, mo_part_ffn_width(b, k, n), MO_SWIGLU, &layer->ffn);
+    }
+}
+
 static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec, bool tiled, bool routed)
 {
-    const mo_rope *rope = mo_part_rope(b, k, k->n_rot, k->rope_base, false);
+    const mo_rope *rope =
+        tiled ? mo_part_grid_rope(b, k, &spec->pictures) : mo_part_rope(b, k, k->n_rot, k->rope_base, false);
     const delta_shape shape = read_shape(b, k);
     const int64_t interval = mo_part_int(b, k, "full_attention_interval", 0, 4, 1, 10000);
     for (int n = 0; n < k->layers && b->status == MO_OK; n++) {
@@ -103,25 +129,27 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec, bool t
             layer->mixer = MO_MIXER_DELTA;
             describe_delta(b, k, n, &shape, tiled, &layer->delta);
         } else {
-            mo_attention *a = &layer->attention;
-            mo_part_heads(b, k, n, a);
-            a->rope = rope;
-            a->neox = true;
-            a->gated = true;
-            mo_part_attention(b, n, k->width, false, a);
-            mo_part_head_norms(b, n, a);
+            describe_attention(b, k, n, rope, &layer->attention);
         }
-        mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
-        mo_bind_vector(b, &layer->ffn_norm, k->width, "blk.%d.post_attention_norm.weight", n);
-        layer->routed = routed;
-        layer->dense = !routed;
-        if (routed) {
-            mo_part_moe(b, k, n, k->expert_width, true, &layer->moe);
-            mo_part_shared(b, n, k->width, k->shared_width, &layer->moe);
-        } else {
-            mo_part_ffn(b, n, k->width, mo_part_ffn_width(b, k, n), MO_SWIGLU, &layer->ffn);
-        }
+        describe_rest(b, k, n, routed, layer);
     }
+}
+
+/* Heads attend, whatever the number of their layer. */
+static void describe_head(mo_binder *b, const mo_keys *k, int n, bool routed, mo_layer *layer)
+{
+    describe_attention(b, k, n, mo_part_rope(b, k, k->n_rot, k->rope_base, false), &layer->attention);
+    describe_rest(b, k, n, routed, layer);
+}
+
+static void dense_head(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
+{
+    describe_head(b, k, n, false, layer);
+}
+
+static void routed_head(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
+{
+    describe_head(b, k, n, true, layer);
 }
 
 static void describe_qwen3next(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
@@ -139,6 +167,9 @@ static void describe_qwen35moe(mo_binder *b, const mo_keys *k, mo_model_spec *sp
     describe(b, k, spec, true, true);
 }
 
-const mo_family mo_family_qwen3next = {.architecture = "qwen3next", .describe = describe_qwen3next};
-const mo_family mo_family_qwen35 = {.architecture = "qwen35", .describe = describe_qwen35};
-const mo_family mo_family_qwen35moe = {.architecture = "qwen35moe", .describe = describe_qwen35moe};
+const mo_family mo_family_qwen3next = {
+    .architecture = "qwen3next", .describe = describe_qwen3next, .head = routed_head};
+const mo_family mo_family_qwen35 = {
+    .architecture = "qwen35", .describe = describe_qwen35, .head = dense_head};
+const mo_family mo_family_qwen35moe = {
+    .architecture = "qwen35moe", .describe = describe_qwen35moe, .head = routed_head};

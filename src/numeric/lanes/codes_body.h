@@ -370,7 +370,7 @@ static void sum_values(codes_space *s, const mo_kv_head *kv, const int8_t *value
         const int64_t some = pad - j < MO_KV_BLOCK ? pad - j : MO_KV_BLOCK;
         plane_block b = {
             .high = high, .low = both ? high + MO_KV_BLOCK * pad : NULL, .stride = pad * MO_KV_UNIT};
-        if (kv->tail) {
+        if (kv->tail || kv->shared) {
             turn_values(s, kv, values, from, to, j, some);
             b = (plane_block){
                 .high = s->turned[0], .low = both ? s->turned[1] : NULL, .stride = MO_KV_BLOCK * MO_KV_UNIT};

@@ -298,6 +298,16 @@ static void swiglu_oss(float *y, const float *g, const float *u, int64_t n, floa
     }
 }
 
+static void swiglu_limit(float *y, const float *g, const float *u, int64_t n, float limit)
+{
+    EACH_LANES(i, n)
+    {
+        const vf gate = vf_min(vf_set(limit), lanes_silu(get(g + i, n - i)));
+        const vf up = vf_max(vf_set(-limit), vf_min(vf_set(limit), get(u + i, n - i)));
+        put(y + i, vf_mul(gate, up), n - i);
+    }
+}
+
 static void silu(float *y, const float *x, int64_t n)
 {
     EACH_LANES(i, n)
@@ -452,21 +462,23 @@ typedef struct delta_step {
     const float *q, *k;
     int64_t k_len, v_len;
     float decay, beta, scale;
+    const float *decays; /* of each row, where there are such */
 } delta_step;
 
 /* A strip of `regs` registers of columns. The decayed state is made twice instead of being stored
  * between the two passes: a multiplication is cheaper than a store. */
-MO_INLINE void delta_strip(const delta_step *t, float *state, const float *v, float *out, int regs,
+MO_INLINE void delta_strip(const delta_step *t, float *state, const float *v, float *out, int regs, bool rows,
                            int64_t left)
 {
     vf a[LANES_STRIP], o[LANES_STRIP];
-    const vf decay = vf_set(t->decay);
+    vf decay = vf_set(t->decay);
     for (int r = 0; r < regs; r++) {
         a[r] = o[r] = vf_set(0.0f);
     }
     const float *row = state;
     for (int64_t i = 0; i < t->k_len; i++, row += t->v_len) {
         const vf k = vf_set(t->k[i]);
+        decay = rows ? vf_set(t->decays[i]) : decay;
         for (int r = 0; r < regs; r++) {
             a[r] = vf_fma(vf_mul(decay, get(row + r * LANES, left - r * LANES)), k, a[r]);
         }
@@ -477,6 +489,7 @@ MO_INLINE void delta_strip(const delta_step *t, float *state, const float *v, fl
     float *again = state;
     for (int64_t i = 0; i < t->k_len; i++, again += t->v_len) {
         const vf k = vf_set(t->k[i]), q = vf_set(t->q[i]);
+        decay = rows ? vf_set(t->decays[i]) : decay;
         for (int r = 0; r < regs; r++) {
             const vf old = vf_mul(decay, get(again + r * LANES, left - r * LANES));
             const vf new = vf_fma(k, a[r], old);
@@ -489,16 +502,40 @@ MO_INLINE void delta_strip(const delta_step *t, float *state, const float *v, fl
     }
 }
 
+MO_INLINE void delta_columns(const delta_step *t, float *state, const float *v, float *out, bool rows)
+{
+    int64_t j = 0;
+    for (; j + LANES_STRIP * LANES <= t->v_len; j += LANES_STRIP * LANES) {
+        delta_strip(t, state + j, v + j, out + j, LANES_STRIP, rows, LANES_STRIP * LANES);
+    }
+    for (; j < t->v_len; j += LANES) {
+        delta_strip(t, state + j, v + j, out + j, 1, rows, t->v_len - j);
+    }
+}
+
 static void delta(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k, const float *v,
                   float decay, float beta, float scale, float *out)
 {
-    const delta_step t = {q, k, k_len, v_len, decay, beta, scale};
-    int64_t j = 0;
-    for (; j + LANES_STRIP * LANES <= v_len; j += LANES_STRIP * LANES) {
-        delta_strip(&t, state + j, v + j, out + j, LANES_STRIP, LANES_STRIP * LANES);
-    }
-    for (; j < v_len; j += LANES) {
-        delta_strip(&t, state + j, v + j, out + j, 1, v_len - j);
+    const delta_step t = {q, k, k_len, v_len, decay, beta, scale, NULL};
+    delta_columns(&t, state, v, out, false);
+}
+
+static void delta_rows(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k,
+                       const float *v, const float *decay, float beta, float scale, float *out)
+{
+    const delta_step t = {q, k, k_len, v_len, 1.0f, beta, scale, decay};
+    delta_columns(&t, state, v, out, true);
+}
+
+static void decay(float *y, const float *dt, float a, float bound, int64_t n)
+{
+    const vf steep = vf_set(a), most = vf_set(bound);
+    EACH_LANES(i, n)
+    {
+        const vf x = vf_add(get(y + i, n - i), get(dt + i, n - i));
+        const vf e =
+            bound != 0.0f ? vf_mul(most, lanes_sigmoid(vf_mul(steep, x))) : vf_mul(steep, lanes_softplus(x));
+        put(y + i, lanes_exp(e), n - i);
     }
 }
 
@@ -535,16 +572,50 @@ static void low_rank(float *y, const float *b, int64_t stride, const float *u, i
     }
 }
 
+/* ---- Indexers --------------------------------------------------------------------------------- */
+
+MO_INLINE void rectified_strip(float *y, const float *x, int64_t stride, const float *w, int64_t rows,
+                               int regs, int64_t left)
+{
+    const vf zero = vf_set(0.0f);
+    vf sum[LANES_STRIP];
+    for (int r = 0; r < regs; r++) {
+        sum[r] = zero;
+    }
+    for (int64_t j = 0; j < rows; j++, x += stride) {
+        const vf wj = vf_set(w[j]);
+        for (int r = 0; r < regs; r++) {
+            const vf product = get(x + r * LANES, left - r * LANES);
+            sum[r] = vf_fma(wj, vf_pick(vf_less(zero, product), product, zero), sum[r]);
+        }
+    }
+    for (int r = 0; r < regs; r++) {
+        put(y + r * LANES, sum[r], left - r * LANES);
+    }
+}
+
+static void rectified_sum(float *y, const float *x, int64_t stride, const float *w, int64_t rows, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + LANES_STRIP * LANES <= n; i += LANES_STRIP * LANES) {
+        rectified_strip(y + i, x + i, stride, w, rows, LANES_STRIP, LANES_STRIP * LANES);
+    }
+    for (; i < n; i += LANES) {
+        rectified_strip(y + i, x + i, stride, w, rows, 1, n - i);
+    }
+}
+
 #include "numeric/lanes/scan_body.h"
 
 /* Every entry but name, interleave and product. */
 #define MO_OPS_BODY                                                                                          \
     .quantize = quantize, .dequantize = mo_row_dequantize, .dot = dot, .rms_norm = rms_norm,                 \
     .l2_norm = l2_norm, .softmax = softmax, .add = add, .multiply = multiply, .scale = scale_row,            \
-    .axpy = axpy, .swiglu = swiglu, .geglu = geglu, .swiglu_oss = swiglu_oss, .silu = silu,                  \
-    .sigmoid = sigmoid, .softcap = softcap, .rope = rope, .attend = attend, .attend_merge = attend_merge,    \
-    .attend_finish = attend_finish, .code = code, .turn_back = turn_back, .attend_codes = attend_codes,      \
-    .merge_codes = merge_codes, .convolve = convolve, .delta = delta, .softplus = softplus, .scan = scan,    \
-    .scan_head = scan_head, .low_rank = low_rank, .finite = finite_row
+    .axpy = axpy, .swiglu = swiglu, .geglu = geglu, .swiglu_oss = swiglu_oss, .swiglu_limit = swiglu_limit,  \
+    .silu = silu, .sigmoid = sigmoid, .softcap = softcap, .rope = rope, .attend = attend,                    \
+    .attend_merge = attend_merge, .attend_finish = attend_finish, .code = code, .turn_back = turn_back,      \
+    .attend_codes = attend_codes, .merge_codes = merge_codes, .convolve = convolve, .delta = delta,          \
+    .delta_rows = delta_rows, .decay = decay, .softplus = softplus, .scan = scan, .scan_head = scan_head,    \
+    .low_rank = low_rank, .rectified_sum = rectified_sum, .finite = finite_row
 
 #endif

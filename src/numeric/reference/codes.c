@@ -164,7 +164,8 @@ static void weigh_values(const mo_kv_head *kv, mo_seen seen, const float *w, flo
         int64_t sum = 0;
         for (int64_t u = seen.begin; u < seen.end; u++) {
             const int at = (int)(u % MO_KV_BLOCK);
-            const int code = kv->tail ? mo_kv_key_code(at, j) : mo_kv_value_code(at, j, (int)kv->v_len);
+            const int code =
+                kv->tail || kv->shared ? mo_kv_key_code(at, j) : mo_kv_value_code(at, j, (int)kv->v_len);
             sum += product(mo_code_high(weight[at]), mo_code_low(weight[at]), high[code],
                            both ? high[code + low] : 0);
         }

@@ -104,6 +104,16 @@ void mo_reference_swiglu_oss(float *y, const float *g, const float *u, int64_t n
     }
 }
 
+void mo_reference_swiglu_limit(float *y, const float *g, const float *u, int64_t n, float limit)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float gate = mo_silu(g[i]), up = limit < u[i] ? limit : u[i];
+        gate = limit < gate ? limit : gate;
+        up = -limit > up ? -limit : up;
+        y[i] = gate * up;
+    }
+}
+
 void mo_reference_silu(float *y, const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -260,6 +270,33 @@ void mo_reference_delta(float *state, int64_t k_len, int64_t v_len, const float 
     }
 }
 
+void mo_reference_delta_rows(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k,
+                             const float *v, const float *decay, float beta, float scale, float *out)
+{
+    for (int64_t j = 0; j < v_len; j++) {
+        float *column = state + j;
+        float a = 0.0f;
+        for (int64_t i = 0; i < k_len; i++) {
+            column[i * v_len] = decay[i] * column[i * v_len];
+            a = fmaf(column[i * v_len], k[i], a);
+        }
+        const float d = beta * (v[j] - a);
+        float o = 0.0f;
+        for (int64_t i = 0; i < k_len; i++) {
+            column[i * v_len] = fmaf(k[i], d, column[i * v_len]);
+            o = fmaf(column[i * v_len], q[i], o);
+        }
+        out[j] = o * scale;
+    }
+}
+
+void mo_reference_decay(float *y, const float *dt, float a, float bound, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = mo_decay_of(y[i] + dt[i], a, bound);
+    }
+}
+
 /* ---- State spaces ----------------------------------------------------------------------------- */
 
 void mo_reference_softplus(float *y, const float *x, int64_t n)
@@ -295,5 +332,20 @@ void mo_reference_scan_head(float *state, int64_t states, int64_t n, const mo_sc
             o = fmaf(*s, t->c[j], o);
         }
         y[i] = fmaf(t->d, t->x[i], o);
+    }
+}
+
+/* ---- Indexers --------------------------------------------------------------------------------- */
+
+void mo_reference_rectified_sum(float *y, const float *x, int64_t stride, const float *w, int64_t rows,
+                                int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0.0f;
+        for (int64_t j = 0; j < rows; j++) {
+            const float product = x[j * stride + i];
+            sum = fmaf(w[j], product > 0.0f ? product : 0.0f, sum);
+        }
+        y[i] = sum;
     }
 }

@@ -28,6 +28,7 @@ void mo_reference_axpy(float *y, float a, const float *x, int64_t n);
 void mo_reference_swiglu(float *y, const float *g, const float *u, int64_t n);
 void mo_reference_geglu(float *y, const float *g, const float *u, int64_t n);
 void mo_reference_swiglu_oss(float *y, const float *g, const float *u, int64_t n, float alpha, float limit);
+void mo_reference_swiglu_limit(float *y, const float *g, const float *u, int64_t n, float limit);
 void mo_reference_silu(float *y, const float *x, int64_t n);
 void mo_reference_sigmoid(float *y, const float *x, int64_t n);
 void mo_reference_softcap(float *x, int64_t n, float cap);
@@ -46,6 +47,9 @@ void mo_reference_merge_codes(float *M, float *L, float *O, float m, float l, fl
                               int64_t n);
 void mo_reference_convolve(float *y, const float *const *rows, const float *w, int64_t taps, int64_t stride,
                            int64_t n);
+void mo_reference_decay(float *y, const float *dt, float a, float bound, int64_t n);
+void mo_reference_delta_rows(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k,
+                             const float *v, const float *decay, float beta, float scale, float *out);
 void mo_reference_delta(float *state, int64_t k_len, int64_t v_len, const float *q, const float *k,
                         const float *v, float decay, float beta, float scale, float *out);
 void mo_reference_softplus(float *y, const float *x, int64_t n);
@@ -54,6 +58,8 @@ void mo_reference_scan(float *state, int64_t states, int64_t stride, const float
 void mo_reference_scan_head(float *state, int64_t states, int64_t n, const mo_scan_head *t, float *y);
 void mo_reference_low_rank(float *y, const float *b, int64_t stride, const float *u, int64_t rank, float f,
                            int64_t n);
+void mo_reference_rectified_sum(float *y, const float *x, int64_t stride, const float *w, int64_t rows,
+                                int64_t n);
 bool mo_reference_finite(const float *x, int64_t n);
 
 #endif

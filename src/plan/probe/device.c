@@ -11,6 +11,7 @@
 #include "base/sweep.h"
 #include "numeric/acts.h"
 #include "numeric/format.h"
+#include "plan/probe/round.h"
 
 #define MIB           ((int64_t)1 << 20)
 #define POINT_MS      100
@@ -20,6 +21,11 @@
 #define TRIPS         64
 #define LAUNCHES      64
 #define ANSWER_NS     INT64_C(2000000000)
+/* Experts of a round, and of those how many cross where some do, each in as many copies. */
+#define EXPERTS       8
+#define CROSSING      4
+#define EXPERT_COPIES 3
+#define SAMPLES       128 /* at most, of each kind */
 /* Number of concurrent copies: enough to leave no gap between them. */
 #define QUEUED 8
 
@@ -155,6 +161,111 @@ static mo_status sweep_beside(probe *p, mo_pool *pool, const uint8_t *memory, in
     return status;
 }
 
+/* ---- Experts ---- */
+
+static int by_rate(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double middle(double *rates, int count)
+{
+    qsort(rates, (size_t)count, sizeof *rates, by_rate);
+    return count > 0 ? rates[count / 2] : 0;
+}
+
+/* The memory that the pool reads, from one round to the next. */
+typedef struct weights {
+    mo_probe_round *round;
+    const uint8_t *memory;
+    int64_t bytes, at;
+} weights;
+
+static int64_t run_round(weights *w, int64_t bytes)
+{
+    const int64_t began = mo_clock_ns();
+    w->at = w->at + bytes <= w->bytes ? w->at : 0;
+    mo_probe_round_run(w->round, w->memory + w->at, bytes);
+    w->at += bytes;
+    return mo_clock_ns() - began;
+}
+
+static double measure_rounds(const probe *p, weights *w, int64_t expert)
+{
+    double rates[SAMPLES];
+    int count = 0;
+    const int64_t end = mo_clock_ns() + point_ns(p) / 4;
+    while (count < SAMPLES && (count == 0 || mo_clock_ns() < end)) {
+        rates[count++] = (double)(EXPERTS * expert) * 1e9 / (double)(run_round(w, EXPERTS * expert) + 1);
+    }
+    return middle(rates, count);
+}
+
+/* Copies of experts, as a layer that misses them asks for them. */
+static mo_status send_experts(const probe *p, int64_t expert, int64_t from, mo_error *err)
+{
+    const int64_t part = expert / EXPERT_COPIES;
+    uint8_t *host = p->pinned ? p->pinned : p->plain;
+    mo_status status = mo_event_record(p->begin, p->stream, err);
+    for (int i = 0; i < CROSSING * EXPERT_COPIES && !status; i++) {
+        const int64_t at = from + i * part;
+        status = mo_copy_in(p->stream, p->memory + (mo_daddr)at, host + at, (size_t)part, err);
+    }
+    return status ? status : mo_event_record(p->end, p->stream, err);
+}
+
+/* The CPU goes on with rounds until the copies are done. */
+static mo_status measure_crossing(const probe *p, weights *w, struct mo_probe_expert *e, mo_error *err)
+{
+    double cpu[SAMPLES], link[SAMPLES];
+    int count = 0;
+    int64_t from = 0;
+    mo_status status = MO_OK;
+    const int64_t end = mo_clock_ns() + point_ns(p) / 4, each = CROSSING * e->bytes;
+    while (!status && count < SAMPLES && (count == 0 || mo_clock_ns() < end)) {
+        bool done = false;
+        int64_t rounds = 0, ns = 0;
+        double seconds = 0;
+        status = send_experts(p, e->bytes, from, err);
+        for (; !status && !done; rounds++) {
+            ns += run_round(w, (EXPERTS - CROSSING) * e->bytes);
+            status = mo_event_query(p->end, &done, err);
+        }
+        status = status ? status : mo_event_wait(p->end, err);
+        status = status ? status : mo_event_seconds(p->begin, p->end, &seconds, err);
+        cpu[count] = (double)(rounds * (EXPERTS - CROSSING) * e->bytes) * 1e9 / (double)(ns + 1);
+        link[count++] = seconds > 0 ? (double)each / seconds : p->report.link_bytes_s;
+        from = from + 2 * each <= p->largest ? from + each : 0;
+    }
+    e->both_cpu_bytes_s = middle(cpu, count);
+    e->both_link_bytes_s = middle(link, count);
+    return status;
+}
+
+static mo_status measure_experts(probe *p, mo_pool *pool, const uint8_t *memory, int64_t bytes, mo_error *err)
+{
+    weights w = {.memory = memory, .bytes = bytes};
+    mo_probe_device_report *r = &p->report;
+    mo_status status = next(p, "experts", err);
+    status = status ? status : mo_probe_round_open(pool, bytes, &w.round, err);
+    mo_pool_expect(pool, 1000000);
+    for (int64_t expert = MIB; !status && r->expert_count < MO_PROBE_EXPERTS && EXPERTS * expert <= bytes &&
+                               CROSSING * expert <= p->largest;
+         expert *= 2) {
+        struct mo_probe_expert *e = &r->experts[r->expert_count++];
+        e->bytes = expert;
+        e->cpu_bytes_s = measure_rounds(p, &w, expert);
+        status = measure_crossing(p, &w, e, err);
+    }
+    if (status && p->stream) { /* copies from memory that goes */
+        mo_error ignored;
+        mo_dstream_wait(p->stream, &ignored);
+    }
+    mo_probe_round_close(w.round);
+    return status;
+}
+
 static mo_status measure_both(probe *p, mo_error *err)
 {
     const int64_t asked = p->options->memory_bytes;
@@ -169,6 +280,7 @@ static mo_status measure_both(probe *p, mo_error *err)
     if (memory) {
         mo_pool_run(pool, bytes, 1 << 21, touch, memory);
         status = sweep_beside(p, pool, memory, bytes, err);
+        status = status ? status : measure_experts(p, pool, memory, bytes, err);
     } else {
         status =
             mo_fail(err, MO_ENOMEM, "%lld MiB of memory for measuring are not available; end other programs",

@@ -7,7 +7,7 @@
 #include "moraine_server.h"
 
 /* Measurements, to show progress. */
-enum { MO_PROBE_DEVICE_STEPS = MO_PROBE_COPIES * 3 + 4 };
+enum { MO_PROBE_DEVICE_STEPS = MO_PROBE_COPIES * 3 + 5 };
 
 typedef struct mo_probe_device_options {
     int threads;          /* that read memory while copies run; 0: one per usable core */

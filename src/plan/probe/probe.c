@@ -11,6 +11,7 @@
 #include "disk/uring.h"
 #include "plan/probe/device.h"
 #include "plan/probe/file.h"
+#include "plan/probe/load.h"
 #include "plan/probe/product.h"
 
 #include <math.h>
@@ -362,6 +363,7 @@ mo_status mo_probe_run(const mo_probe_setup *options, mo_probe_report *out, mo_e
     probe p = {.options = options,
                .report = &report,
                .total = count + 1 + 2 * BLOCKS * DEPTHS + 1 + (options->device ? MO_PROBE_DEVICE_STEPS : 0)};
+    const mo_load load = mo_load_begin("");
     mo_status status = measure_files(&p, err); /* first: a wrong path shows at once */
     if (!status) {
         status = measure_memory(&p, counts, count, err);
@@ -370,6 +372,8 @@ mo_status mo_probe_run(const mo_probe_setup *options, mo_probe_report *out, mo_e
         status = measure_device(&p, err);
     }
     if (!status) {
+        report.others_cores = mo_load_others("", &load);
+        report.disturbed = mo_load_disturbs(report.others_cores, mo_machine_cores_usable(""));
         *out = report;
     }
     return status;
@@ -413,6 +417,12 @@ mo_rates mo_probe_rates(const mo_probe_report *report)
         rates.host_bytes_s = d->both_ram_bytes_s + d->both_link_bytes_s;
         rates.round_trip_s = d->round_trip_seconds;
         rates.link_copy_s = copy_seconds(d);
+        for (int i = 0; i < d->expert_count; i++) {
+            const struct mo_probe_expert *e = &d->experts[i];
+            rates.expert[i] = (mo_rates_expert){(double)e->bytes, e->cpu_bytes_s, e->both_cpu_bytes_s,
+                                                e->both_link_bytes_s};
+        }
+        rates.expert_count = d->expert_count;
     }
     rates.measured = true;
     return rates;

@@ -22,7 +22,7 @@ typedef struct mo_probe_setup {
     void *user;
 } mo_probe_setup;
 
-/* Takes some ten seconds and about 600 MiB of memory; load on the machine shows in the result. MO_ECANCELLED
+/* Takes about ten seconds and about 600 MiB of memory; load on the machine shows in the result. MO_ECANCELLED
  * when progress says so; MO_ENOSPC when its own file does not fit. */
 mo_status mo_probe_run(const mo_probe_setup *options, mo_probe_report *out, mo_error *err);
 

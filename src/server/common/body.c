@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_load.h"
+#include "base/json.h"
 #include "server/common/writer.h"
 
 /* What its values take, about: an object is some hundred bytes of memory and three of a body. */

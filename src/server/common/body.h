@@ -20,7 +20,7 @@ enum {
 
 /* Parses a body; *root is the caller's, json_decref() it, and then srv_body_release(*held). A byte order mark before it is no part of it. Half surrogates, which
  * JavaScript writes where a text was cut, become U+FFFD; whole numbers that 64 bits do not hold become reals, and those that
- * no double holds the largest one, so that the reader of the field can name it. False: it is no JSON object, or nested too
+ * no double holds the largest one, so that the reader of the field can name it. False: it is not a JSON object, or is nested too
  * deeply, or memory ran out, or too much of it is held already; fault says where. */
 bool srv_body_read(mo_text body, json_t **root, int64_t *held, srv_fault *fault);
 void srv_body_release(int64_t held);
@@ -28,7 +28,7 @@ void srv_body_release(int64_t held);
  * fault where it is more than SRV_TEXT_HELD, and, to be tried again, while too much of it is under way. */
 bool srv_text_hold(size_t bytes, srv_fault *fault);
 void srv_text_release(size_t bytes);
-/* The same bounds for endpoints that say themselves what is wrong. NULL: it is no JSON list or object, or none that is taken. */
+/* The same bounds for endpoints that report errors themselves. NULL: it is not a JSON list or object, or is not accepted. */
 json_t *srv_body_json(mo_text body);
 
 /* JSON text: a JSON string of any bytes: names of files, and what files say of themselves, need not be UTF-8, and one such name must not

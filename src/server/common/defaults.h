@@ -2,6 +2,7 @@
 #ifndef SRV_DEFAULTS_H
 #define SRV_DEFAULTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { SRV_NOT_GIVEN = -1000000 }; /* of whole numbers; NAN and NULL of the others */
@@ -10,6 +11,7 @@ typedef struct srv_defaults {
     double temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     int64_t top_k, seed, max_tokens, repeat_last_n;
     int64_t reasoning_budget;
+    bool verbose;                 /* answers show the prompt */
     const char *reasoning_format; /* "none", "deepseek", "auto" */
     const char *reasoning;        /* "on", "off", "auto" */
     const char *template_kwargs;  /* a JSON object, checked */

@@ -8,8 +8,9 @@
 #include <time.h>
 
 /* Without the kernel's numbers names are still unique, if no longer unguessable. */
-static void fill(uint8_t *bytes, size_t count)
+void srv_identity_bytes(void *out, size_t count)
 {
+    uint8_t *bytes = out;
     if (getrandom(bytes, count, 0) == (ssize_t)count) {
         return;
     }
@@ -30,7 +31,7 @@ void srv_identity(const char *prefix, char *out, size_t size)
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789AB"; /* 64: no modulo */
     uint8_t bytes[24];
     char name[25];
-    fill(bytes, sizeof bytes);
+    srv_identity_bytes(bytes, sizeof bytes);
     for (size_t i = 0; i < sizeof bytes; i++) {
         name[i] = letters[bytes[i] & 63];
     }

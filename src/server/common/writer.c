@@ -130,7 +130,11 @@ const char *srv_time_text(struct timespec at, int digits, char *text, size_t siz
         unit *= 10;
     }
     const size_t used = strftime(text, size, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(text + used, size - used, ".%0*ldZ", digits, at.tv_nsec / unit);
+    if (digits > 0) {
+        snprintf(text + used, size - used, ".%0*ldZ", digits, at.tv_nsec / unit);
+    } else {
+        snprintf(text + used, size - used, "Z");
+    }
     return text;
 }
 

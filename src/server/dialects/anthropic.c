@@ -74,9 +74,12 @@ static bool read_result(const srv_field *block, srv_conversation *out)
     if (!id.value) {
         return srv_missing(&id);
     }
-    return srv_read_text(id, &text) &&
+    bool failed = false;
+    return srv_read_text(id, &text) && srv_read_bool(srv_member(block, "is_error"), &failed) &&
+           (!failed ||
+            srv_message_set(message, block, "is_error", json_true())) && /* for templates that show it */
            srv_message_set(message, block, "tool_call_id", json_stringn(text.data, text.length)) &&
-           srv_message_content(message, &content, "content");
+           srv_message_content(out, message, &content, "content");
 }
 
 /* What a tool of another server said, which stands in the assistant's message: blocks that only their maker knows are given as
@@ -97,7 +100,7 @@ static bool read_server_result(const srv_field *block, srv_conversation *out)
         texts = texts && kind && strcmp(kind, "text") == 0;
     }
     if (texts || !content.value || json_is_string(content.value)) {
-        return srv_message_content(message, &content, "content");
+        return srv_message_content(out, message, &content, "content");
     }
     return srv_message_json(message, block, "content", content.value);
 }
@@ -155,12 +158,16 @@ static bool read_block(const srv_field *block, const char *role, srv_conversatio
     if (srv_text_is(kind, "redacted_thinking")) { /* only its creator can read it */
         return true;
     }
-    if (srv_text_is(kind, "image") || srv_text_is(kind, "document")) {
-        return srv_wrong(block, "%s input is not supported", kind.data);
+    if (srv_text_is(kind, "document")) {
+        return srv_wrong(block, "document input is not supported");
     }
-    json_t *message = message_of(out, block, role);
+    bool picture;
+    json_t *message = srv_part_picture(out, block, &picture) ? message_of(out, block, role) : NULL;
     if (!message) {
         return false;
+    }
+    if (picture) {
+        return srv_message_picture(message, block);
     }
     if ((srv_text_is(kind, "tool_use") || srv_text_ends(kind, "_tool_use")) && assistant) {
         return read_use(block, message);
@@ -287,7 +294,7 @@ static void put_call(const srv_item *item, srv_writer *w)
     srv_print(w, "{\"type\":\"tool_use\",\"id\":%s,\"name\":%s,\"input\":", item->id, item->name);
 }
 
-static void put_block(const srv_item *item, srv_writer *w)
+static void put_block(const srv_generation *g, const srv_item *item, srv_writer *w)
 {
     switch (item->kind) {
     case SRV_ITEM_TEXT:
@@ -295,7 +302,7 @@ static void put_block(const srv_item *item, srv_writer *w)
         break;
     case SRV_ITEM_THOUGHT:
         srv_put_literal(w, "{\"type\":\"thinking\",\"thinking\":");
-        srv_put_string(w, item->text.data, item->text.length);
+        srv_put_string(w, item->text.data, g->parameters.hide_thought ? 0 : item->text.length);
         srv_put_literal(w, ",\"signature\":" SIGNATURE);
         break;
     case SRV_ITEM_CALL:
@@ -312,7 +319,7 @@ static void message_whole(srv_generation *g, srv_writer *w)
     put_head(g, w);
     for (size_t i = 0; i < c->count; i++) {
         srv_puts(w, i > 0 ? "," : "");
-        put_block(&c->items[i], w);
+        put_block(g, &c->items[i], w);
     }
     srv_put_literal(w, "],");
     put_stop(g, w);
@@ -392,7 +399,8 @@ static void message_event(srv_generation *g, size_t choice, const srv_event *eve
     case SRV_TEXT:
     case SRV_THOUGHT:
     case SRV_ARGUMENTS:
-        if (event->text.length > 0 && c->count > 0) {
+        if (event->text.length > 0 && c->count > 0 &&
+            !(event->kind == SRV_THOUGHT && g->parameters.hide_thought)) {
             open_delta(c->count - 1, type, w);
             srv_puts(w, name);
             srv_print(w, "%.*s}}\n\n", (int)event->text.length, event->text.data);

@@ -1,23 +1,56 @@
 /* llama-server's own completion: requests, answers and streams. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "server/common/identity.h"
 #include "server/dialects/dialects.h"
 #include "server/requests/choice.h"
 
 /* ---- Answers ---- */
 
-static void put_tokens_text(const srv_generation *g, size_t prompt, srv_writer *w)
+/* A value of -infinity is null, as at llama-server. */
+static void put_bias(int32_t token, float value, bool *first, srv_writer *w)
 {
-    srv_writer text = {0};
-    for (size_t i = 0; i < g->prompts[prompt].count; i++) {
-        const mo_text bytes = mo_token_bytes(srv_model_mo(g->model_ref), g->prompts[prompt].ids[i]);
-        srv_put(&text, bytes.data, bytes.length);
+    srv_print(w, *first ? "{\"token\":%d,\"bias\":" : ",{\"token\":%d,\"bias\":", token);
+    if (isinf(value)) {
+        srv_put_literal(w, "null}");
+    } else {
+        srv_print(w, "%g}", value);
     }
-    srv_put_string(w, text.data, text.length);
-    w->failed = w->failed || text.failed;
-    srv_writer_free(&text);
+    *first = false;
+}
+
+/* Those of the request, and of the tokens that end an answer where they are ignored. */
+static void put_biases(const srv_generation *g, srv_writer *w)
+{
+    const mo_generation_options *s = &g->parameters.generation;
+    const mo_model *model = srv_model_mo(g->model_ref);
+    mo_model_info info;
+    bool first = true;
+    mo_model_describe(model, &info, sizeof info);
+    for (size_t i = 0; i < s->bias_count; i++) {
+        put_bias(s->bias[i].token, s->bias[i].bias, &first, w);
+    }
+    for (int32_t token = 0; s->ignore_end && token < info.vocab; token++) {
+        if (mo_token_ends(model, token)) {
+            put_bias(token, -INFINITY, &first, w);
+        }
+    }
+}
+
+/* Those of the samplers that few requests set. adaptive_target is not supported: it is off. */
+static void put_more_settings(const mo_generation_options *s, srv_writer *w)
+{
+    srv_print(w,
+              ",\"top_n_sigma\":%g,\"typical_p\":%g,\"xtc_probability\":%g,\"xtc_threshold\":%g,"
+              "\"dynatemp_range\":%g,\"dynatemp_exponent\":%g,\"mirostat\":%ld,\"mirostat_tau\":%g,"
+              "\"mirostat_eta\":%g,\"dry_multiplier\":%g,\"dry_base\":%g,\"dry_allowed_length\":%ld,"
+              "\"dry_penalty_last_n\":%ld,\"adaptive_target\":-1,\"adaptive_decay\":0",
+              s->top_n_sigma, s->typical_p, s->xtc_probability, s->xtc_threshold, s->dynatemp_range,
+              s->dynatemp_exponent, s->mirostat, s->mirostat_tau, s->mirostat_eta, s->dry_multiplier,
+              s->dry_base, s->dry_allowed_length, s->dry_penalty_last);
 }
 
 static void put_settings(const srv_generation *g, srv_writer *w)
@@ -35,11 +68,17 @@ static void put_settings(const srv_generation *g, srv_writer *w)
         srv_puts(w, i > 0 ? "," : "");
         srv_put_cstring(w, p->stop[i]);
     }
+    srv_put_literal(w, "],\"logit_bias\":[");
+    put_biases(g, w);
     srv_put_literal(w, "],\"ignore_eos\":");
     srv_put_bool(w, s->ignore_end);
     srv_put_literal(w, ",\"stream\":");
     srv_put_bool(w, p->stream);
-    srv_print(w, ",\"n_probs\":%ld}", p->logprobs ? p->top : 0);
+    put_more_settings(s, w);
+    srv_print(w,
+              ",\"n_probs\":%ld,\"speculative.n_max\":%d,\"speculative.n_min\":%d,"
+              "\"speculative.p_min\":%g}",
+              p->logprobs ? p->top : 0, s->draft_max, s->draft_min, (double)s->draft_p_min);
 }
 
 static const char *stop_type(const srv_choice *c)
@@ -71,7 +110,7 @@ static void put_result(const srv_generation *g, size_t choice, const srv_usage *
               g->model, c->completion_tokens, (int64_t)g->prompts[prompt].count);
     put_settings(g, w);
     srv_put_literal(w, ",\"prompt\":");
-    put_tokens_text(g, prompt, w);
+    srv_put_prompt(w, g, prompt);
     srv_put_literal(w, ",\"has_new_line\":");
     srv_put_bool(w, text.length > 0 && memchr(text.data, '\n', text.length));
     srv_print(w,
@@ -109,7 +148,7 @@ static json_t *find(const json_t *object, const char *path)
     return (json_t *)object;
 }
 
-/* Of the object that begins at `from`, only what response_fields names, by the last part of each path. */
+/* Of the object that begins at `from`, only what response_fields names; each value under the path as it was written. */
 static void select_fields(const srv_generation *g, size_t from, srv_writer *w)
 {
     const json_t *fields = json_object_get(g->root, "response_fields");
@@ -121,13 +160,13 @@ static void select_fields(const srv_generation *g, size_t from, srv_writer *w)
     size_t i;
     json_array_foreach(fields, i, field)
     {
-        const char *path = json_string_value(field), *last = path ? strrchr(path, '/') : NULL;
+        const char *path = json_string_value(field);
         json_t *value = path ? find(whole, path) : NULL;
         if (value) {
-            json_object_set(some, last ? last + 1 : path, value);
+            json_object_set(some, path, value);
         }
     }
-    char *text = json_dumps(some, JSON_COMPACT);
+    char *text = mo_json_dump(some, JSON_COMPACT);
     if (text) {
         w->length = from;
         srv_puts(w, text);

@@ -10,16 +10,27 @@
 #include "server/dialects/dialects.h"
 #include "server/requests/choice.h"
 #include "server/requests/conversation.h"
+#include "server/requests/known_fields.h"
 #include "server/requests/parameters.h"
 #include "server/requests/thinking.h"
 
 /* Conversation: Ollama's messages, whose calls have objects for arguments and no ids. */
 
-static bool no_images(const srv_field *in)
+/* Pictures come before the text of their message. */
+static bool read_images(const srv_field *in, srv_conversation *out, json_t *message)
 {
     const srv_field images = srv_member(in, "images");
-    return srv_is_list(images) &&
-           (srv_count(&images) == 0 || srv_wrong(&images, "image input is not supported"));
+    bool good = srv_is_list(images);
+    if (good && srv_count(&images) > 0 && !out->pictures.accepted) {
+        return srv_wrong(&images, "image input is not supported");
+    }
+    for (size_t i = 0; i < srv_count(&images) && good; i++) {
+        const srv_field image = srv_element(&images, i);
+        mo_text text = {"", 0};
+        good = srv_read_text(image, &text) && srv_pictures_add_url(&out->pictures, &image, text) &&
+               srv_message_picture(message, &image);
+    }
+    return good;
 }
 
 static bool read_calls(const srv_field *list, json_t *message)
@@ -61,8 +72,7 @@ static bool read_message(const srv_field *f, srv_conversation *out)
     if (!srv_read_text(role, &name) || !srv_read_text(srv_member(f, "content"), &text) ||
         !srv_read_text(srv_member(f, "thinking"), &thought) ||
         !srv_read_text(srv_member(f, "tool_call_id"), &id) ||
-        !srv_read_text(srv_member_of(f, (const char *const[]){"tool_name", "name", NULL}), &tool) ||
-        !no_images(f)) {
+        !srv_read_text(srv_member_of(f, (const char *const[]){"tool_name", "name", NULL}), &tool)) {
         return false;
     }
     const char *known = NULL;
@@ -73,7 +83,8 @@ static bool read_message(const srv_field *f, srv_conversation *out)
         return srv_wrong(&role, "must be system, user, assistant or tool, not %.64s", name.data);
     }
     json_t *message = srv_message_add(out, f, known);
-    return message && srv_message_append(message, f, "content", text) &&
+    return message && srv_message_append(message, f, "content", (mo_text){"", 0}) &&
+           read_images(f, out, message) && srv_message_append(message, f, "content", text) &&
            (!thought.length || srv_message_append(message, f, "reasoning_content", thought)) &&
            (!tool.data || srv_message_append(message, f, "name", tool)) &&
            (!id.data || srv_message_append(message, f, "tool_call_id", id)) && read_calls(&calls, message);
@@ -241,9 +252,12 @@ static const srv_dialect_writer chat_writer = {
 
 /* ---- Generate ---- */
 
-/* The tokens of prompt and answer, which a client may send back to go on. */
+/* The tokens of prompt and answer, which a client may send back to go on: not where there are pictures among them. */
 static void put_context(const srv_generation *g, srv_writer *w)
 {
+    if (g->conversation.pictures.count) {
+        return;
+    }
     srv_put_literal(w, ",\"context\":[");
     for (size_t i = 0; i < g->prompts[0].count; i++) {
         srv_puts(w, i > 0 ? "," : "");
@@ -363,7 +377,9 @@ static bool read_keep_alive(srv_generation *g, const srv_field *root, double *se
     } else if (!json_is_string(f.value) || !read_duration(json_string_value(f.value), seconds)) {
         return srv_wrong(&f, "must be a number of seconds, or a duration such as 5m");
     }
-    srv_model_keep(g->model_ref, *seconds);
+    if (srv_request_caller(g->request).admin) { /* how long models stay is not for other clients to say */
+        srv_model_keep(g->model_ref, *seconds);
+    }
     return true;
 }
 
@@ -397,7 +413,7 @@ static bool read_common(srv_generation *g, const srv_field *root, const srv_fiel
     const srv_defaults *defaults = srv_model_defaults(g->model_ref);
     float *top_p = &g->parameters.generation.top_p;
     *top_p = isnan(defaults->top_p) ? 0.9F : *top_p;
-    return srv_unserved_check(root, SRV_DIALECT_OLLAMA) && srv_generation_parameters(g, options) &&
+    return srv_known_fields_check(root, SRV_DIALECT_OLLAMA, false) && srv_generation_parameters(g, options) &&
            srv_read_bool(srv_member(root, "stream"), &g->parameters.stream) &&
            srv_probabilities_read(root, SRV_DIALECT_OLLAMA, &g->parameters) &&
            srv_thinking_read(root, &g->parameters) && srv_format_read(root, SRV_DIALECT_OLLAMA, &g->format) &&
@@ -408,6 +424,11 @@ static bool read_common(srv_generation *g, const srv_field *root, const srv_fiel
 static void answer_load(srv_generation *g, bool chat, double keep)
 {
     srv_choice none = {.stop = -1};
+    if (keep == 0 && !srv_request_caller(g->request).admin) {
+        srv_fault_set(&g->fault, SRV_FAULT_FORBIDDEN, "keep_alive", "%s", SRV_NEEDS_ADMIN);
+        srv_generation_refuse(g);
+        return;
+    }
     g->choices = &none; /* cppcheck-suppress autoVariables ; taken back below */
     srv_writer w = {0};
     put_head(g, &w);
@@ -426,8 +447,10 @@ void srv_ollama_chat(void *owner, srv_request *q)
         return;
     }
     const srv_field root = srv_field_root(g->root, &g->fault), options = srv_member(&root, "options");
+    const srv_field images = srv_member(&root, "images");
     double keep;
-    bool good = read_common(g, &root, &options, &keep) &&
+    bool good = read_common(g, &root, &options, &keep) && srv_is_list(images) &&
+                (srv_count(&images) == 0 || srv_wrong(&images, "belongs to a message")) &&
                 srv_tools_read(&root, SRV_DIALECT_OLLAMA, &g->tools) &&
                 srv_conversation_ollama(&root, &g->conversation);
     if (good && json_array_size(g->conversation.messages) == 0) {
@@ -449,7 +472,7 @@ static bool put_earlier(srv_generation *g, const srv_field *root)
     srv_tokens earlier = {0};
     size_t count;
     bool several;
-    bool good = srv_prompts_read(&context, srv_model_mo(g->model_ref), &earlier, 1, &count, &several);
+    bool good = srv_prompts_read(&context, srv_model_mo(g->model_ref), NULL, &earlier, 1, &count, &several);
     int32_t *all = good ? realloc(earlier.ids, (earlier.count + g->prompts[0].count) * sizeof *all) : NULL;
     if (!all) {
         free(earlier.ids);
@@ -457,28 +480,34 @@ static bool put_earlier(srv_generation *g, const srv_field *root)
     }
     memcpy(all + earlier.count, g->prompts[0].ids, g->prompts[0].count * sizeof *all);
     free(g->prompts[0].ids);
-    g->prompts[0] = (srv_tokens){.ids = all, .count = earlier.count + g->prompts[0].count};
+    g->prompts[0].ids = all;
+    g->prompts[0].count += earlier.count;
     const int64_t n_ctx = srv_model_context(g->model_ref);
     return (int64_t)g->prompts[0].count < n_ctx ||
            srv_fault_context(&g->fault, (int64_t)g->prompts[0].count, n_ctx);
 }
 
-static bool read_generate(srv_generation *g, const srv_field *root, mo_text *prompt, mo_text *system,
-                          bool *raw)
+static bool read_generate(const srv_field *root, mo_text *prompt, mo_text *system, bool *raw)
 {
-    const srv_field images = srv_member(root, "images"), suffix = srv_member(root, "suffix");
-    const srv_field template = srv_member(root, "template");
-    mo_text after = {"", 0}, other = {"", 0};
-    if (!srv_is_list(images) || !srv_read_text(suffix, &after) || !srv_read_text(template, &other) ||
-        !srv_read_text(srv_member(root, "prompt"), prompt) ||
-        !srv_read_text(srv_member(root, "system"), system) || !srv_read_bool(srv_member(root, "raw"), raw)) {
+    return srv_read_text(srv_member(root, "prompt"), prompt) &&
+           srv_read_text(srv_member(root, "system"), system) && srv_read_bool(srv_member(root, "raw"), raw);
+}
+
+/* The request's pictures are the user's. */
+static bool plain_conversation(const srv_field *root, const srv_field *at, mo_text system, mo_text user,
+                               srv_conversation *out)
+{
+    json_t *message;
+    const srv_field images = srv_member(root, "images");
+    if (srv_is_list(images) && srv_count(&images) == 0) {
+        return srv_conversation_plain(at, system, user, out);
+    }
+    if (system.length > 0 && (!(message = srv_message_add(out, at, "system")) ||
+                              !srv_message_append(message, at, "content", system))) {
         return false;
     }
-    (void)g;
-    return srv_count(&images) > 0 ? srv_wrong(&images, "image input is not supported")
-           : after.length > 0     ? srv_wrong(&suffix, "is not supported by this model")
-           : other.length > 0     ? srv_wrong(&template, "templates in requests are not supported")
-                                  : true;
+    message = srv_message_add(out, at, "user");
+    return message && read_images(root, out, message) && srv_message_append(message, at, "content", user);
 }
 
 void srv_ollama_generate(void *owner, srv_request *q)
@@ -492,17 +521,20 @@ void srv_ollama_generate(void *owner, srv_request *q)
     mo_text prompt = {"", 0}, system = {"", 0};
     bool raw = false;
     double keep;
-    bool good = read_common(g, &root, &options, &keep) && read_generate(g, &root, &prompt, &system, &raw);
+    bool good = read_common(g, &root, &options, &keep) && read_generate(&root, &prompt, &system, &raw);
     if (good && prompt.length == 0) {
         answer_load(g, false, keep);
         return;
     }
     g->parameters.n = 1;
+    const srv_field images = srv_member(&root, "images");
     if (raw) {
-        good = good && srv_generation_text(g, &text);
+        good = good && srv_is_list(images) &&
+               (srv_count(&images) == 0 || srv_wrong(&images, "cannot be combined with raw")) &&
+               srv_generation_text(g, &text);
     } else {
-        good =
-            good && srv_conversation_plain(&text, system, prompt, &g->conversation) && srv_generation_chat(g);
+        good = good && plain_conversation(&root, &text, system, prompt, &g->conversation) &&
+               srv_generation_chat(g);
     }
     good = good && put_earlier(g, &root) && obey_num_ctx(g, &options) && srv_generation_constrain(g);
     good ? srv_generation_start(g) : srv_generation_refuse(g);

@@ -23,6 +23,16 @@ static void put_head(const srv_generation *g, const char *object, srv_writer *w)
               object, g->times.created, g->model, g->fingerprint);
 }
 
+/* llama-server's: what the template made of the conversation. */
+static void put_verbose(const srv_generation *g, srv_writer *w)
+{
+    if (g->parameters.verbose) {
+        srv_put_literal(w, ",\"__verbose\":{\"prompt\":");
+        srv_put_prompt(w, g, 0);
+        srv_put_literal(w, "}");
+    }
+}
+
 /* The beginning of a call: name and id, once. */
 static void put_call_head(const srv_item *item, srv_writer *w)
 {
@@ -80,6 +90,7 @@ static void chat_whole(srv_generation *g, srv_writer *w)
     srv_put_usage(w, &g->usage);
     srv_put_literal(w, ",\"timings\":");
     srv_put_timings(w, &g->usage, &g->timings);
+    put_verbose(g, w);
     srv_put_warnings(w, g->unenforced);
     srv_put_literal(w, "}");
 }
@@ -167,6 +178,7 @@ static void chat_event(srv_generation *g, size_t choice, const srv_event *event,
         if (g->choice_count == 1) {
             srv_put_literal(w, ",\"timings\":");
             srv_put_timings(w, event->usage, event->timings);
+            put_verbose(g, w);
             srv_put_warnings(w, g->unenforced);
         }
         close_chunk(w);

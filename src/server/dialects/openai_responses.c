@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "server/common/identity.h"
 #include "server/dialects/dialects.h"
 #include "server/dialects/response_input.h"
@@ -60,7 +61,7 @@ static void put_item(const srv_generation *g, const srv_item *item, bool done, s
 
 static void put_json(const json_t *value, const char *otherwise, srv_writer *w)
 {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char *text = value ? mo_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     srv_puts(w, text ? text : otherwise);
     free(text);
 }
@@ -214,6 +215,10 @@ static void response_event(srv_generation *g, const char *type, stage at, srv_wr
     } else {
         put_response(g, at, w);
     }
+    if (at == ENDED && g->parameters.timings_per_token) {
+        srv_put_literal(w, ",\"timings\":");
+        srv_put_timings(w, &g->usage, &g->timings);
+    }
     close_event(w);
 }
 
@@ -243,6 +248,19 @@ static void part_event(srv_generation *g, const srv_item *item, size_t index, bo
     close_event(w);
 }
 
+/* llama-server's, with return_progress and timings_per_token. */
+static void put_telemetry(const srv_generation *g, const srv_event *event, srv_writer *w)
+{
+    if (event->kind == SRV_PROGRESS) {
+        srv_put_literal(w, ",\"prompt_progress\":");
+        srv_put_progress(w, event->usage, event->timings);
+    }
+    if (g->parameters.timings_per_token) {
+        srv_put_literal(w, ",\"timings\":");
+        srv_put_timings(w, event->usage, event->timings);
+    }
+}
+
 static void delta_event(srv_generation *g, const srv_item *item, size_t index, const srv_event *event,
                         srv_writer *w)
 {
@@ -258,6 +276,7 @@ static void delta_event(srv_generation *g, const srv_item *item, size_t index, c
         }
         srv_put_literal(w, "]");
     }
+    put_telemetry(g, event, w);
     close_event(w);
 }
 
@@ -293,6 +312,13 @@ static void response_begin(srv_generation *g, srv_writer *w)
 static void response_take(srv_generation *g, size_t choice, const srv_event *event, bool fresh, srv_writer *w)
 {
     srv_choice *c = &g->choices[choice];
+    if (event->kind == SRV_PROGRESS) {
+        open_event(g, "response.in_progress", w);
+        srv_put_literal(w, ",\"response\":");
+        put_response(g, RUNNING, w);
+        put_telemetry(g, event, w);
+        close_event(w);
+    }
     if (fresh) {
         srv_item *item = srv_choice_last(c);
         close_items(g, c, c->count - 1, w);
@@ -359,18 +385,6 @@ static bool read_include(const srv_field *root, srv_parameters *p)
 bool srv_responses_read(srv_generation *g)
 {
     const srv_field root = srv_field_root(g->root, &g->fault);
-    const srv_field conversation = srv_member(&root, "conversation");
-    const srv_field background = srv_member(&root, "background");
-    bool later = false;
-    if (conversation.value) {
-        return srv_wrong(&conversation, "is not supported; continue an answer with previous_response_id");
-    }
-    if (!srv_read_bool(background, &later)) {
-        return false;
-    }
-    if (later) {
-        return srv_wrong(&background, "is not supported");
-    }
     return srv_generation_parameters(g, &root) && read_include(&root, &g->parameters) &&
            srv_tools_read(&root, SRV_DIALECT_RESPONSES, &g->tools) &&
            srv_format_read(&root, SRV_DIALECT_RESPONSES, &g->format) && srv_response_history_read(g, &root) &&

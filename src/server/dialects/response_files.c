@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/json.h"
 #include "server/common/log.h"
 
 /* Of all files together; they are looked through again when an eighth of it was written. */
@@ -186,7 +187,7 @@ bool srv_response_files_write(srv_response_files *f, const char *id, const char 
     }
     json_t *root = json_pack("{s:s, s:I, s:O, s:O}", "owner", owner, "bytes", (json_int_t)kept->bytes,
                              "response", kept->response, "input", kept->input);
-    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    char *text = root ? mo_json_dump(root, JSON_COMPACT) : NULL;
     json_decref(root);
     const size_t length = text ? strlen(text) : 0;
     const int dir = open_directory(f, true);

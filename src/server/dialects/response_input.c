@@ -39,7 +39,7 @@ static bool read_message(const srv_field *item, srv_conversation *out)
         if (srv_text_is(name, roles[i])) {
             json_t *message =
                 i == 3 ? assistant(out, item) : srv_message_add(out, item, i == 2 ? "system" : roles[i]);
-            return message && srv_message_content(message, &content, "content");
+            return message && srv_message_content(out, message, &content, "content");
         }
     }
     return srv_wrong(&role, "must be user, system, developer or assistant, not %.64s", name.data);
@@ -68,7 +68,7 @@ static bool read_output(const srv_field *item, srv_conversation *out)
     }
     json_t *message = srv_read_text(id, &call) ? srv_message_add(out, item, "tool") : NULL;
     return message && srv_message_set(message, item, "tool_call_id", json_stringn(call.data, call.length)) &&
-           srv_message_content(message, &output, "content");
+           srv_message_content(out, message, &output, "content");
 }
 
 /* A call of a tool that its maker's server or program ran: a shell, a search. "local_shell_call" calls local_shell, with what is

@@ -2,6 +2,7 @@
 #include "server/http/connections.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -351,6 +352,9 @@ void srv_connections_idle(srv_connections *c, int number)
         one->q = NULL;
         one->generation++;
     }
+    /* A FIN that came with the request may have been told of before the answer: it is looked for here. */
+    struct pollfd end = {.fd = one->fd, .events = POLLRDHUP};
+    one->left = one->left || (poll(&end, 1, 0) == 1 && (end.revents & (POLLRDHUP | POLLHUP | POLLERR)));
     expect(c, number, c->o.idle_s, false);
     listen_to(c, number, EPOLL_CTL_MOD);
     pthread_mutex_unlock(&c->mutex);

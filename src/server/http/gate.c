@@ -13,13 +13,24 @@ typedef struct field_counts {
     srv_arrival *a;
     int host, length, encoding;
     bool memory, clean;
+    const char *next; /* where the next line begins if the last one ended with CR LF */
 } field_counts;
 
-/* As with targets (arrival.c): CR and LF at the end of a field's value have become zeros. Any other byte there is the rest of
- * the value, or the next line after one that ended without CR. */
-static bool ends_line(const char *value)
+/* libmicrohttpd before 1.0 takes lines that end with LF alone, and gives the texts of a header where they came, with zeros for what ends them:
+ * so each line must begin two bytes behind the text before it. */
+static bool begins_there(field_counts *c, const char *line, const char *last)
 {
-    return MHD_VERSION >= 0x01000000 || value[strlen(value) + 1] == '\0';
+    const bool there = MHD_VERSION >= 0x01000000 || line == c->next;
+    c->next = last + strlen(last) + 2;
+    return there;
+}
+
+/* And the empty line that ends the header must have both bytes too. */
+static bool ends_there(const field_counts *c, struct MHD_Connection *connection, const char *method)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return MHD_VERSION >= 0x01000000 || (info && method + info->header_size == c->next + 2);
 }
 
 static enum MHD_Result on_field(void *user, enum MHD_ValueKind kind, const char *name, size_t name_size,
@@ -31,7 +42,8 @@ static enum MHD_Result on_field(void *user, enum MHD_ValueKind kind, const char 
     c->length += strcasecmp(name, "Content-Length") == 0;
     c->encoding += strcasecmp(name, "Transfer-Encoding") == 0;
     c->clean = c->clean && name_size == strlen(name) && (!value || value_size == strlen(value)) &&
-               !strpbrk(name, "\r\n \t") && (!value || (!strpbrk(value, "\r\n") && ends_line(value)));
+               !strpbrk(name, "\r\n \t") && (!value || !strpbrk(value, "\r\n")) &&
+               begins_there(c, name, value ? value : name);
     c->memory = c->memory && srv_request_add_header(c->a->q, name, value ? value : "");
     return MHD_YES;
 }
@@ -61,10 +73,12 @@ static void read_address(const struct MHD_Connection *connection, char *text, si
 }
 
 /* Length and framing: what could be read in two ways is not read at all. */
-static bool check_frame(srv_arrival *a, struct MHD_Connection *connection, const char *version)
+static bool check_frame(srv_arrival *a, struct MHD_Connection *connection, const char *method,
+                        const char *version)
 {
-    field_counts c = {.a = a, .memory = true, .clean = !a->torn};
+    field_counts c = {.a = a, .memory = true, .clean = !a->torn, .next = version + strlen(version) + 2};
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, on_field, &c);
+    c.clean = c.clean && ends_there(&c, connection, method);
     const char *length = srv_request_header(a->q, "Content-Length");
     const char *encoding = srv_request_header(a->q, "Transfer-Encoding");
     a->close = true; /* where the next request begins is not certain */
@@ -79,6 +93,8 @@ static bool check_frame(srv_arrival *a, struct MHD_Connection *connection, const
     } else if (c.length > 1 || c.encoding > 1 || (length && encoding)) {
         srv_arrival_refuse(a, SRV_FAULT_REQUEST,
                            "Content-Length and Transfer-Encoding must not be combined or repeated");
+    } else if (encoding && strcmp(version, MHD_HTTP_VERSION_1_1) != 0) {
+        srv_arrival_refuse(a, SRV_FAULT_REQUEST, "Transfer-Encoding requires HTTP/1.1");
     } else if (encoding && strcasecmp(encoding, "chunked") != 0) {
         srv_arrival_refuse(a, SRV_FAULT_NOT_SUPPORTED, "Transfer-Encoding: only chunked is supported");
     } else if (length && length[strspn(length, "0123456789")]) {
@@ -140,6 +156,10 @@ static bool check_key(srv_arrival *a, const char *client)
                                : "missing API key: send Authorization: Bearer KEY or x-api-key: KEY");
         return false;
     }
+    if (right && a->route && (a->route->flags & SRV_ADMIN) && !holder.caller.admin) {
+        srv_arrival_refuse(a, SRV_FAULT_FORBIDDEN, "%s", SRV_NEEDS_ADMIN);
+        return false;
+    }
     return true;
 }
 
@@ -188,7 +208,7 @@ static void answer_preflight(srv_arrival *a, const char *allow)
         srv_reply_header(a->q, "Access-Control-Allow-Private-Network", "true");
     }
     srv_reply_header(a->q, "Allow", *allow ? allow : "GET, HEAD, POST, OPTIONS");
-    srv_reply(a->q, 204, NULL, "", 0);
+    srv_reply(a->q, 200, NULL, "", 0); /* some proxies take nothing else for a preflight */
     a->refused = true;
 }
 
@@ -217,7 +237,7 @@ void srv_gate_check(srv_arrival *a, struct MHD_Connection *connection, const cha
         srv_arrival_refuse(a, fault.kind, "%s", fault.message);
         return;
     }
-    if (!check_frame(a, connection, version) || !check_origin(a)) {
+    if (!check_frame(a, connection, method, version) || !check_origin(a)) {
         return;
     }
     find_route(a, srv_request_method(a->q), allow, sizeof allow);

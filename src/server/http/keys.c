@@ -2,13 +2,14 @@
 #include "server/http/keys.h"
 
 #include <errno.h>
-#include <nettle/sha2.h>
+#include <nettle/hmac.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
+#include "server/http/salt.h"
 
 enum { KEY_BYTES = 256, KEYS_MAX = 4096, LINE_BYTES = 1024 };
 
@@ -20,27 +21,59 @@ typedef struct key {
 typedef struct key_list {
     key *item;
     int count;
+    const uint8_t *salt;
+    bool share_prefixes;
 } key_list;
 
 struct srv_keys {
     char *path;
+    uint8_t salt[SRV_SALT_BYTES];
     pthread_mutex_t mutex; /* of the lists */
     key_list given, read;
 };
 
-static void digest(const char *text, char *out, size_t size)
+/* kind: tells a name from a key of the same letters. */
+static void identify(const key_list *list, char kind, const char *text, srv_key_owner *out)
 {
-    struct sha256_ctx hash;
+    struct hmac_sha256_ctx hash;
     uint8_t sum[SHA256_DIGEST_SIZE];
-    sha256_init(&hash);
-    sha256_update(&hash, strlen(text), (const uint8_t *)text);
-    sha256_digest(&hash, sizeof sum, sum);
+    hmac_sha256_set_key(&hash, SRV_SALT_BYTES, list->salt);
+    hmac_sha256_update(&hash, 1, (const uint8_t *)&kind);
+    hmac_sha256_update(&hash, strlen(text), (const uint8_t *)text);
+    hmac_sha256_digest(&hash, sizeof sum, sum);
     for (size_t i = 0; i < sizeof sum; i++) {
-        snprintf(out + 2 * i, size - 2 * i, "%02x", sum[i]);
+        snprintf(out->owner + 2 * i, sizeof out->owner - 2 * i, "%02x", sum[i]);
     }
+    memcpy(&out->caller.owner, sum, sizeof out->caller.owner);
+    out->caller.owner = list->share_prefixes ? 0 : out->caller.owner | 1;
 }
 
-/* A word and what may follow it: name=NAME, priority=N. */
+/* What follows a key. False: it is none of that. */
+static mo_status read_word(key_list *list, key *k, const char *word, const char *where, int number,
+                           mo_error *err)
+{
+    char *end;
+    if (strncmp(word, "name=", 5) == 0 && word[5]) {
+        snprintf(k->holder.name, sizeof k->holder.name, "%.*s", (int)sizeof k->holder.name - 1, word + 5);
+        identify(list, 'n', word + 5, &k->holder);
+    } else if (strcmp(word, "admin") == 0) {
+        k->holder.caller.admin = true;
+    } else if (strncmp(word, "priority=", 9) == 0 && word[9]) {
+        const long priority = strtol(word + 9, &end, 10);
+        if (*end || priority < -100 || priority > 100) {
+            return mo_fail(err, MO_EINVAL, "%s: key %d: priority must be a number from -100 to 100", where,
+                           number);
+        }
+        k->holder.priority = (int)priority;
+    } else {
+        return mo_fail(err, MO_EINVAL,
+                       "%s: key %d: a key can only be followed by name=NAME, priority=N and admin", where,
+                       number);
+    }
+    return MO_OK;
+}
+
+/* A word and what may follow it. */
 static mo_status add(key_list *list, const char *text, const char *where, int number, mo_error *err)
 {
     char words[LINE_BYTES], *rest = words;
@@ -62,26 +95,13 @@ static mo_status add(key_list *list, const char *text, const char *where, int nu
     key *k = &item[list->count++];
     memset(k, 0, sizeof *k);
     memcpy(k->text, word, strlen(word));
-    digest(word, k->holder.owner, sizeof k->holder.owner);
+    identify(list, 'k', word, &k->holder);
     snprintf(k->holder.name, sizeof k->holder.name, "key%d", number);
-    while ((word = strtok_r(NULL, " \t\r\n", &rest))) {
-        char *end;
-        if (strncmp(word, "name=", 5) == 0 && word[5]) {
-            snprintf(k->holder.name, sizeof k->holder.name, "%.*s", (int)sizeof k->holder.name - 1, word + 5);
-        } else if (strncmp(word, "priority=", 9) == 0 && word[9]) {
-            const long priority = strtol(word + 9, &end, 10);
-            if (*end || priority < -100 || priority > 100) {
-                return mo_fail(err, MO_EINVAL, "%s: key %d: priority must be a number from -100 to 100",
-                               where, number);
-            }
-            k->holder.priority = (int)priority;
-        } else {
-            return mo_fail(err, MO_EINVAL,
-                           "%s: key %d: a key can only be followed by name=NAME and priority=N", where,
-                           number);
-        }
+    mo_status status = MO_OK;
+    while (status == MO_OK && (word = strtok_r(NULL, " \t\r\n", &rest))) {
+        status = read_word(list, k, word, where, number, err);
     }
-    return MO_OK;
+    return status;
 }
 
 static void clear(key_list *list)
@@ -90,7 +110,8 @@ static void clear(key_list *list)
         memset(list->item, 0, (size_t)list->count * sizeof *list->item);
     }
     free(list->item);
-    *list = (key_list){0};
+    list->item = NULL;
+    list->count = 0;
 }
 
 static mo_status read_file(const char *path, int first, key_list *out, mo_error *err)
@@ -131,6 +152,9 @@ static mo_status read_list(const char *list, key_list *out, mo_error *err)
     mo_status status = words ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory");
     for (char *word; status == MO_OK && (word = strtok_r(rest, ",", &rest));) {
         status = add(out, word, "API key list", out->count + 1, err);
+        if (status == MO_OK && out->count > 0) {
+            out->item[out->count - 1].holder.caller.admin = true;
+        }
     }
     free(words);
     if (status == MO_OK && out->count == 0) {
@@ -139,7 +163,7 @@ static mo_status read_list(const char *list, key_list *out, mo_error *err)
     return status;
 }
 
-mo_status srv_keys_open(const char *list, const char *path, srv_keys **out, mo_error *err)
+mo_status srv_keys_open(const srv_keys_options *o, srv_keys **out, mo_error *err)
 {
     mo_status status = MO_OK;
     srv_keys *k = calloc(1, sizeof *k);
@@ -148,11 +172,16 @@ mo_status srv_keys_open(const char *list, const char *path, srv_keys **out, mo_e
         return mo_fail(err, MO_ENOMEM, "out of memory");
     }
     pthread_mutex_init(&k->mutex, NULL);
-    if (list) {
-        status = read_list(list, &k->given, err);
+    k->given.salt = k->read.salt = k->salt;
+    k->given.share_prefixes = k->read.share_prefixes = o->share_prefixes;
+    if (o->list || o->path) {
+        srv_salt_get(o->salt_directory, k->salt);
     }
-    if (status == MO_OK && path) {
-        k->path = strdup(path);
+    if (o->list) {
+        status = read_list(o->list, &k->given, err);
+    }
+    if (status == MO_OK && o->path) {
+        k->path = strdup(o->path);
         status = k->path ? srv_keys_reload(k, err) : mo_fail(err, MO_ENOMEM, "out of memory");
     }
     if (status != MO_OK) {
@@ -176,7 +205,7 @@ void srv_keys_close(srv_keys *keys)
 
 mo_status srv_keys_reload(srv_keys *keys, mo_error *err)
 {
-    key_list fresh = {0};
+    key_list fresh = {.salt = keys->salt, .share_prefixes = keys->read.share_prefixes};
     if (!keys->path) {
         return MO_OK;
     }
@@ -220,6 +249,7 @@ bool srv_keys_check(srv_keys *keys, const char *shown, srv_key_owner *out)
     bool found = false;
     *out = (srv_key_owner){0};
     if (srv_keys_count(keys) == 0) {
+        out->caller.admin = true;
         return true;
     }
     if (!shown || strlen(shown) >= KEY_BYTES) {

@@ -78,6 +78,7 @@ bool srv_origin_allowed(const srv_origins *origins, const char *origin, const ch
     if (listed(origins->allowed, origin)) {
         return true;
     }
+    const bool local = origins->loopback || listed(origins->allowed, "localhost");
     const char *authority = strstr(origin, "://");
     if (authority) {
         authority += 3;
@@ -88,7 +89,7 @@ bool srv_origin_allowed(const srv_origins *origins, const char *origin, const ch
             strncmp(origin, "vscode-webview://", 17) == 0) { /* no page of the web has it */
             return true;
         }
-        if (origins->loopback && srv_host_name(authority, name, sizeof name) && is_loopback(name)) {
+        if (local && srv_host_name(authority, name, sizeof name) && is_loopback(name)) {
             return true;
         }
     }

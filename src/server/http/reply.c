@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "server/http/request_state.h"
 
 /* Reply: an answer that is given at once (request.h). */
@@ -48,7 +49,7 @@ void srv_reply_writer(srv_request *q, int status, const srv_writer *body)
 
 void srv_reply_json(srv_request *q, int status, json_t *json)
 {
-    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
+    char *text = json ? mo_json_dump(json, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(json);
     if (text) {
         srv_reply(q, status, NULL, text, strlen(text));

@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "moraine_server.h"
+#include "server/common/caller.h"
 #include "server/common/fault.h"
 #include "server/common/writer.h"
 
@@ -29,11 +30,15 @@ const char *srv_request_client(const srv_request *q); /* the address, or "unix" 
 const char *srv_request_key(const srv_request *q);    /* the key's name in the log; "" without keys */
 /* Whose what is kept for this client is (keys.h); "" without keys. */
 const char *srv_request_owner(const srv_request *q);
+srv_caller srv_request_caller(const srv_request *q);
 int srv_request_priority(const srv_request *q); /* the key's */
 /* Requests with the same number share a client's turn: one key and one address. Never 0. */
 uint64_t srv_request_client_number(const srv_request *q);
 uint64_t srv_request_id(const srv_request *q);
 int64_t srv_request_begun_ns(const srv_request *q); /* by the monotonic clock, when its headers had come */
+
+/* What is answered where it is not. */
+#define SRV_NEEDS_ADMIN "this needs the key of an administrator: one that is marked as admin"
 
 /* ---- The client ---- */
 

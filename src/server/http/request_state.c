@@ -286,6 +286,11 @@ const char *srv_request_owner(const srv_request *q)
     return q->holder.owner;
 }
 
+srv_caller srv_request_caller(const srv_request *q)
+{
+    return q->holder.caller;
+}
+
 int srv_request_priority(const srv_request *q)
 {
     return q->holder.priority;

@@ -12,6 +12,7 @@ enum {
     SRV_PUBLIC = 2, /* needs no key */
     SRV_STATUS =
         4, /* waits for no engine and no model: has threads of its own, so that others never keep it waiting */
+    SRV_ADMIN = 8, /* changes what all clients share: with keys, for administrators */
 };
 
 typedef struct srv_route {

@@ -1,4 +1,5 @@
 /* Loader: see loader.h. */
+#include <malloc.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -106,6 +107,7 @@ void srv_loader_unload(srv_models *m, srv_model *model, const char *why)
     srv_engine_describe(model->engine, &last);
     srv_engine_close(model->engine);
     mo_model_close(model->mo);
+    malloc_trim(0);
     srv_log(MO_LOG_INFO, "unloaded",
             (srv_log_field[]){SRV_TEXT_FIELD("model", model->id), SRV_TEXT_FIELD("why", why), {0}});
     pthread_mutex_lock(&m->mutex);

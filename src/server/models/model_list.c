@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/mtp_name.h"
 #include "base/wait.h"
 #include "server/common/body.h"
 
@@ -43,6 +44,32 @@ static char *name_of(const char *path)
     return name;
 }
 
+/* Its id and further names; false: out of memory. */
+static bool set_names(srv_model *model, const char *path)
+{
+    const srv_model_spec *spec = &model->spec;
+    model->id = as_text(spec->id ? strdup(spec->id) : name_of(path));
+    model->aliases = spec->alias ? strdup(spec->alias) : NULL;
+    if (!model->id || (spec->alias && !model->aliases)) {
+        return false;
+    }
+    if (!spec->alias_is_id || !spec->alias) {
+        return true;
+    }
+    const size_t first = strcspn(spec->alias, ",");
+    char *id = as_text(strndup(spec->alias, first)), *others = NULL;
+    if (!id || asprintf(&others, "%s%s%s", spec->alias + first + (spec->alias[first] == ','),
+                        spec->alias[first] ? "," : "", model->id) < 0) {
+        free(id);
+        return false;
+    }
+    free(model->id);
+    free(model->aliases);
+    model->id = id;
+    model->aliases = others;
+    return true;
+}
+
 bool srv_list_add(srv_models *m, const srv_model_spec *spec, const char *path)
 {
     srv_model *model = m->count < SRV_MODELS_MAX ? calloc(1, sizeof *model) : NULL;
@@ -54,10 +81,10 @@ bool srv_list_add(srv_models *m, const srv_model_spec *spec, const char *path)
          i++) {
         model->adapter_scale[i] = spec->loading.adapter_scales[i];
     }
-    model->id = as_text(spec->id ? strdup(spec->id) : name_of(path));
     model->path = strdup(path);
-    if (!model->id || !model->path) {
+    if (!set_names(model, path) || !model->path) {
         free(model->id);
+        free(model->aliases);
         free(model->path);
         free(model);
         return false;
@@ -71,7 +98,7 @@ static bool is_model_file(const char *name)
 {
     const size_t length = strlen(name);
     if (length <= 5 || strcasecmp(name + length - 5, ".gguf") != 0 || name[0] == '.' ||
-        strncasecmp(name, "mmproj", 6) == 0) {
+        strcasestr(name, "mmproj")) {
         return false;
     }
     const char *of = strstr(name, "-of-");
@@ -106,8 +133,11 @@ void srv_list_look(srv_models *m)
             for (int k = 0; k < m->count && !known; k++) {
                 known = strcmp(m->list[k]->path, path) == 0;
             }
-            if (!known) {
-                srv_list_add(m, &m->o.others, path);
+            if (!known && !mo_mtp_named(path)) {
+                srv_model_spec spec = m->o.others;
+                spec.loading.mmproj =
+                    m->o.encoder ? m->o.encoder(m->o.encoder_user, path) : spec.loading.mmproj;
+                srv_list_add(m, &spec, path);
             }
         }
         free(names[i]);
@@ -140,7 +170,7 @@ int srv_list_find(srv_models *m, const char *name)
     size_t length = strlen(name);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < m->count; i++) {
-            if (same_name(name, length, m->list[i]->id) || has_alias(m->list[i]->spec.alias, name, length)) {
+            if (same_name(name, length, m->list[i]->id) || has_alias(m->list[i]->aliases, name, length)) {
                 return i;
             }
         }
@@ -472,6 +502,7 @@ void srv_models_close(srv_models *m)
         srv_engine_close(m->list[i]->engine);
         mo_model_close(m->list[i]->mo);
         free(m->list[i]->id);
+        free(m->list[i]->aliases);
         free(m->list[i]->path);
         free(m->list[i]);
     }

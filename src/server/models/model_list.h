@@ -15,7 +15,7 @@ enum { SRV_MODELS_MAX = 1024 };
 struct srv_model {
     srv_models *all;
     srv_model_spec spec;
-    char *id, *path;
+    char *id, *path, *aliases; /* aliases: with commas between them; NULL: none */
 
     /* Of the file; read by srv_models_describe(), again when it has changed. Under the models' mutex. */
     bool looked;

@@ -145,7 +145,7 @@ bool srv_models_describe(srv_models *m, int index, srv_model_report *out)
     *out = (srv_model_report){
         .id = model->id,
         .path = model->path,
-        .alias = model->spec.alias,
+        .alias = model->aliases,
         .state = model->state,
         .load_share = model->load_permille / 1000.0,
         .pinned = model->spec.pinned,
@@ -159,6 +159,8 @@ bool srv_models_describe(srv_models *m, int index, srv_model_report *out)
         .parameters = model->parameters,
         .modified = model->modified,
         .past_requests = model->past.accepted,
+        .defaults = &model->spec.defaults,
+        .pictures = model->spec.loading.mmproj != NULL,
     };
     memcpy(out->architecture, model->architecture, sizeof out->architecture);
     memcpy(out->format, model->format, sizeof out->format);

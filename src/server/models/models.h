@@ -75,6 +75,7 @@ typedef struct srv_model_spec {
     const char *id;           /* NULL: the file's name without its directory and .gguf */
     const char *path;         /* of its first part */
     const char *alias;        /* further names with commas between them; NULL: none */
+    bool alias_is_id;         /* the first of these is the id, and what would be it a further name */
     mo_model_options loading; /* context, sessions and progress are chosen here */
     bool adapters_idle;       /* requests begin without its adapters */
     int64_t
@@ -91,9 +92,13 @@ typedef struct srv_models_options {
     const srv_model_spec *specs;
     int count;
     const char *directory; /* every .gguf file in it is a model as well, new ones too; NULL: none */
-    srv_model_spec others; /* how those are loaded */
-    int most;              /* loaded at once; 0: those that are pinned and one more */
-    bool strict;           /* a name that is not known is refused, also with one model */
+    srv_model_spec others; /* how those are loaded, */
+    const char *(*encoder)(
+        const void *user,
+        const char *path); /* with which encoder of pictures, a text that stays; NULL: none */
+    const void *encoder_user;
+    int most;    /* loaded at once; 0: those that are pinned and one more */
+    bool strict; /* a name that is not known is refused, also with one model */
 } srv_models_options;
 
 mo_status srv_models_open(const srv_models_options *options, srv_models **out, mo_error *err);
@@ -125,6 +130,8 @@ typedef struct srv_model_report {
     int64_t modified;                  /* Unix time of the file */
     char architecture[64], format[16]; /* the format most bytes have; "" where the file cannot be read */
     uint64_t past_requests;            /* served in earlier times when it was loaded */
+    const srv_defaults *defaults;      /* of its answers, loaded or not */
+    bool pictures;                     /* it reads some: it has an encoder */
 } srv_model_report;
 
 /* How many are known; looks for new files in the directory. */

@@ -2,6 +2,7 @@
 #include "server/requests/choice.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,31 +145,46 @@ void srv_put_usage(srv_writer *w, const srv_usage *usage)
     srv_print(w,
               "{\"prompt_tokens\":%ld,\"completion_tokens\":%ld,\"total_tokens\":%ld,"
               "\"prompt_tokens_details\":{\"cached_tokens\":%ld},"
-              "\"completion_tokens_details\":{\"reasoning_tokens\":%ld}}",
+              "\"completion_tokens_details\":{\"reasoning_tokens\":%ld,"
+              "\"accepted_prediction_tokens\":%ld,\"rejected_prediction_tokens\":%ld}}",
               usage->prompt_tokens, usage->completion_tokens, usage->prompt_tokens + usage->completion_tokens,
-              usage->cached_tokens, usage->thought_tokens);
+              usage->cached_tokens, usage->thought_tokens, usage->drafts.prediction_accepted,
+              usage->drafts.prediction_drafted - usage->drafts.prediction_accepted);
 }
 
-static double each_ms(int64_t count, double seconds)
+static double each_ms(int64_t count, double ms)
 {
-    return count > 0 ? seconds * 1e3 / (double)count : 0;
+    return count > 0 ? ms / (double)count : 0;
 }
 
-static double rate(int64_t count, double seconds)
+static double rate(int64_t count, double ms)
 {
-    return seconds > 0 ? (double)count / seconds : 0;
+    return ms > 0 ? 1e3 * (double)count / ms : 0;
+}
+
+/* As it is printed, so that the rates are those of what is printed. */
+static double rounded_ms(double seconds)
+{
+    return round(seconds * 1e6) * 1e-3;
 }
 
 void srv_put_timings(srv_writer *w, const srv_usage *usage, const srv_timings *timings)
 {
-    const int64_t prompt = usage->prompt_tokens - usage->cached_tokens, predicted = usage->completion_tokens;
-    const double prompt_s = timings->prompt_s, predicted_s = timings->predicted_s;
+    const int64_t done = usage->prompt_done - usage->cached_tokens, prompt = done > 0 ? done : 0;
+    const int64_t predicted = usage->completion_tokens;
+    const double prompt_ms = rounded_ms(timings->prompt_s), predicted_ms = rounded_ms(timings->predicted_s);
+    const int64_t steps = predicted > timings->firsts ? predicted - timings->firsts : 0;
     srv_print(w,
               "{\"cache_n\":%ld,\"prompt_n\":%ld,\"prompt_ms\":%.3f,\"prompt_per_token_ms\":%.4f,"
-              "\"prompt_per_second\":%.3f,\"predicted_n\":%ld,\"predicted_ms\":%.3f,"
-              "\"predicted_per_token_ms\":%.4f,\"predicted_per_second\":%.3f}",
-              usage->cached_tokens, prompt, prompt_s * 1e3, each_ms(prompt, prompt_s), rate(prompt, prompt_s),
-              predicted, predicted_s * 1e3, each_ms(predicted, predicted_s), rate(predicted, predicted_s));
+              "\"prompt_per_second\":%.7f,\"predicted_n\":%ld,\"predicted_ms\":%.3f,"
+              "\"predicted_per_token_ms\":%.4f,\"predicted_per_second\":%.7f",
+              usage->cached_tokens, prompt, prompt_ms, each_ms(prompt, prompt_ms), rate(prompt, prompt_ms),
+              predicted, predicted_ms, each_ms(steps, predicted_ms), rate(steps, predicted_ms));
+    if (usage->drafts.drafted > 0) {
+        srv_print(w, ",\"draft_n\":%ld,\"draft_n_accepted\":%ld", usage->drafts.drafted,
+                  usage->drafts.accepted);
+    }
+    srv_put_literal(w, "}");
 }
 
 void srv_put_progress(srv_writer *w, const srv_usage *usage, const srv_timings *timings)

@@ -66,6 +66,41 @@ static json_t *read_function(const srv_field *in, const char *schema_name)
     return json_pack("{s:s,s:o}", "type", "function", "function", function);
 }
 
+/* Schemas have a place for examples, which templates show with them. */
+static bool add_examples(const srv_field *tool, json_t *read)
+{
+    const srv_field examples = srv_member(tool, "input_examples");
+    if (!srv_is_list(examples)) {
+        return false;
+    }
+    json_t *function = json_object_get(read, "function");
+    json_t *schema = srv_count(&examples) > 0 ? json_copy(json_object_get(function, "parameters")) : NULL;
+    return srv_count(&examples) == 0 ||
+           (schema && json_object_set(schema, "examples", (json_t *)examples.value) == 0 &&
+            json_object_set_new(function, "parameters", schema) == 0) ||
+           no_memory(tool);
+}
+
+/* What the makers' own servers do with tools: search for them, or call them from programs. */
+static bool refuse_elsewhere(const srv_field *tool)
+{
+    const srv_field later = srv_member(tool, "defer_loading"), output = srv_member(tool, "output_schema");
+    const srv_field callers = srv_member(tool, "allowed_callers");
+    bool deferred = false;
+    if (!srv_read_bool(later, &deferred) || !srv_is_list(callers)) {
+        return false;
+    }
+    for (size_t i = 0; i < srv_count(&callers); i++) {
+        const char *word = json_string_value(json_array_get(callers.value, i));
+        if (!word || strcmp(word, "direct") != 0) {
+            return srv_wrong(&callers, "only direct calls are supported");
+        }
+    }
+    return deferred
+               ? srv_wrong(&later, "there is no search for tools; omit it")
+               : !output.value || srv_wrong(&output, "is not supported; describe the output in description");
+}
+
 /* One tool; *out stays NULL for one that is left out. */
 static bool read_tool(const srv_field *tool, srv_dialect dialect, json_t **out)
 {
@@ -74,7 +109,7 @@ static bool read_tool(const srv_field *tool, srv_dialect dialect, json_t **out)
     }
     const srv_field type = srv_member(tool, "type");
     mo_text kind = {NULL, 0};
-    if (!srv_read_text(type, &kind)) {
+    if (!srv_read_text(type, &kind) || !refuse_elsewhere(tool)) {
         return false;
     }
     if (dialect == SRV_DIALECT_ANTHROPIC) {
@@ -83,7 +118,7 @@ static bool read_tool(const srv_field *tool, srv_dialect dialect, json_t **out)
             return srv_wrong(&type, "tools that run on the server (%.64s) are not supported", kind.data);
         }
         *out = schema.value ? read_function(tool, "input_schema") : NULL;
-        return *out || (!schema.value ? srv_missing(&schema) : false);
+        return *out ? add_examples(tool, *out) : !schema.value ? srv_missing(&schema) : false;
     }
     if (dialect == SRV_DIALECT_RESPONSES) {
         /* Agents offer tools of their vendor (web search and the like) with their own in every request. Those cannot be

@@ -1,5 +1,6 @@
 /* Conversation: see conversation.h. What all dialects share, and OpenAI's chat. */
 #include "server/requests/conversation.h"
+#include "base/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ void srv_conversation_free(srv_conversation *c)
 {
     json_decref(c->messages);
     srv_writer_free(&c->left_out);
+    srv_pictures_free(&c->pictures);
     *c = (srv_conversation){0};
 }
 
@@ -36,10 +38,83 @@ bool srv_message_set(json_t *message, const srv_field *at, const char *name, jso
     return json_object_set_new(message, name, value) == 0 || no_memory(at);
 }
 
+static json_t *text_part(mo_text text)
+{
+    return json_pack("{s:s,s:o}", "type", "text", "text", json_stringn(text.data, text.length));
+}
+
+bool srv_message_picture(json_t *message, const srv_field *at)
+{
+    json_t *content = json_object_get(message, "content");
+    if (!json_is_array(content)) {
+        json_t *parts = json_array();
+        const size_t length = json_string_length(content);
+        if (!parts || (length && json_array_append_new(
+                                     parts, text_part((mo_text){json_string_value(content), length})))) {
+            json_decref(parts);
+            return no_memory(at);
+        }
+        if (!srv_message_set(message, at, "content", parts)) {
+            return false;
+        }
+        content = parts;
+    }
+    return json_array_append_new(content, json_pack("{s:s}", "type", "image")) == 0 || no_memory(at);
+}
+
+/* The picture of a part, wherever its kind has it. */
+static bool read_picture(srv_conversation *c, const srv_field *part, mo_text kind)
+{
+    mo_text text = {NULL, 0}, how = {NULL, 0};
+    if (srv_text_is(kind, "image")) { /* Anthropic's */
+        const srv_field source = srv_member(part, "source");
+        const srv_field data = srv_member(&source, "data"), type = srv_member(&source, "type");
+        if (!source.value) {
+            return srv_missing(&source);
+        }
+        if (!srv_is_object(source) || !srv_read_text(type, &how) || !srv_read_text(data, &text)) {
+            return false;
+        }
+        const srv_field address = srv_member(&source, "url");
+        if (how.data && srv_text_is(how, "url")) {
+            return address.value
+                       ? srv_read_text(address, &text) && srv_pictures_add_remote(&c->pictures, part, text)
+                       : srv_missing(&address);
+        }
+        if (!how.data || !srv_text_is(how, "base64")) {
+            return srv_wrong(part, "its source must be of type base64 or url");
+        }
+        return text.data ? srv_pictures_add(&c->pictures, part, text) : srv_missing(&data);
+    }
+    const srv_field given = srv_member(part, "image_url");
+    const bool object = json_is_object(given.value); /* OpenAI's chat; in its responses it is a text */
+    const srv_field inner = srv_member(&given, "url"), url = object ? inner : given;
+    if (!url.value) {
+        return srv_missing(&url);
+    }
+    return srv_read_text(url, &text) && srv_pictures_add_url(&c->pictures, part, text);
+}
+
+bool srv_part_picture(srv_conversation *c, const srv_field *part, bool *is)
+{
+    const srv_field type = srv_member(part, "type");
+    const mo_text kind = {json_string_value(type.value), json_string_length(type.value)};
+    *is = kind.data &&
+          (srv_text_is(kind, "image_url") || srv_text_is(kind, "input_image") || srv_text_is(kind, "image"));
+    if (!*is) {
+        return true;
+    }
+    return c->pictures.accepted ? read_picture(c, part, kind)
+                                : srv_wrong(part, "image input is not supported");
+}
+
 bool srv_message_append(json_t *message, const srv_field *at, const char *name, mo_text text)
 {
-    const json_t *old = json_object_get(message, name);
+    json_t *old = json_object_get(message, name);
     const size_t length = json_string_length(old);
+    if (json_is_array(old)) {
+        return text.length == 0 || json_array_append_new(old, text_part(text)) == 0 || no_memory(at);
+    }
     if (length == 0) {
         return srv_message_set(message, at, name, json_stringn(text.data, text.length));
     }
@@ -109,14 +184,14 @@ bool srv_message_json(json_t *message, const srv_field *at, const char *name, co
         return srv_message_append(message, at, name,
                                   (mo_text){json_string_value(value), json_string_length(value)});
     }
-    char *json = json_dumps(value, JSON_ENCODE_ANY);
+    char *json = mo_json_dump(value, JSON_ENCODE_ANY);
     const bool good =
         json ? srv_message_append(message, at, name, (mo_text){json, strlen(json)}) : no_memory(at);
     free(json);
     return good;
 }
 
-bool srv_message_content(json_t *message, const srv_field *f, const char *name)
+bool srv_message_content(srv_conversation *c, json_t *message, const srv_field *f, const char *name)
 {
     mo_text text = {"", 0};
     if (!f->value || json_is_string(f->value)) {
@@ -132,7 +207,12 @@ bool srv_message_content(json_t *message, const srv_field *f, const char *name)
     bool good = srv_message_append(message, f, name, text);
     for (size_t i = 0; i < srv_count(f) && good; i++) {
         const srv_field part = srv_element(f, i);
-        good = srv_part_text(&part, &text) && srv_message_append(message, &part, name, text);
+        bool picture;
+        good = srv_part_picture(c, &part, &picture);
+        if (good) {
+            good = picture ? srv_message_picture(message, &part)
+                           : srv_part_text(&part, &text) && srv_message_append(message, &part, name, text);
+        }
     }
     return good;
 }
@@ -224,7 +304,7 @@ bool srv_conversation_plain(const srv_field *at, mo_text system, mo_text user, s
 /* ---- OpenAI's chat ---- */
 
 /* A text as it is; parts as a list of texts; null as null, or as an empty text where the message has nothing else. */
-static bool read_content(const srv_field *f, json_t *message)
+static bool read_content(srv_conversation *c, const srv_field *f, json_t *message)
 {
     if (!f->value) {
         const bool said =
@@ -235,16 +315,17 @@ static bool read_content(const srv_field *f, json_t *message)
         return json_object_set(message, "content", (json_t *)f->value) == 0 || no_memory(f);
     }
     if (!json_is_array(f->value)) { /* a tool may say any JSON */
-        return srv_message_content(message, f, "content");
+        return srv_message_content(c, message, f, "content");
     }
     json_t *parts = json_array();
     bool good = parts ? true : no_memory(f);
     for (size_t i = 0; i < srv_count(f) && good; i++) {
         const srv_field part = srv_element(f, i);
         mo_text text = {"", 0};
-        good = srv_part_text(&part, &text);
-        if (good && json_array_append_new(parts, json_pack("{s:s,s:o}", "type", "text", "text",
-                                                           json_stringn(text.data, text.length)))) {
+        bool picture;
+        good = srv_part_picture(c, &part, &picture) && (picture || srv_part_text(&part, &text));
+        if (good &&
+            json_array_append_new(parts, picture ? json_pack("{s:s}", "type", "image") : text_part(text))) {
             good = no_memory(f);
         }
     }
@@ -358,6 +439,10 @@ static bool read_message(const srv_field *f, srv_conversation *out)
     if (assistant && (!read_calls(&calls, message) || !read_old_call(&old, message))) {
         return false;
     }
+    const srv_field audio = srv_member(f, "audio"), refusal = srv_member(f, "refusal");
+    if (audio.value) {
+        return srv_wrong(&audio, "audio input is not supported");
+    }
     if (assistant && json_is_string(thought.value) &&
         !copy_text(f, thought.name, message, "reasoning_content")) {
         return false;
@@ -365,8 +450,8 @@ static bool read_message(const srv_field *f, srv_conversation *out)
     if (!content.value && !assistant && strcmp(role, "tool") != 0) {
         return srv_missing(&content);
     }
-    return read_content(&content, message) && copy_text(f, "name", message, "name") &&
-           copy_text(f, "tool_call_id", message, "tool_call_id");
+    return read_content(out, assistant && refusal.value && !content.value ? &refusal : &content, message) &&
+           copy_text(f, "name", message, "name") && copy_text(f, "tool_call_id", message, "tool_call_id");
 }
 
 bool srv_conversation_list(const srv_field *root, size_t least, srv_field *out)

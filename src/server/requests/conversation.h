@@ -4,18 +4,20 @@
 #define SRV_CONVERSATION_H
 
 #include "server/common/field.h"
+#include "server/requests/pictures.h"
 
 enum { SRV_MESSAGES_MAX = 10000 };
 
 typedef struct srv_conversation {
     json_t *
         messages; /* {"role","content","name","tool_calls","tool_call_id","reasoning_content"}; content is a text, null, or
-                         a list of {"type":"text","text"} */
+                         a list of {"type":"text","text"} and {"type":"image"} */
     bool prefill; /* the last message is the beginning of the answer */
     bool whole;   /* add_generation_prompt is false: the rendering ends with the last message */
     const json_t
         *before; /* items of responses that were said before those of the request; borrowed; NULL: none */
-    srv_writer left_out; /* what had to be left out of a history, a line each */
+    srv_writer left_out;   /* what had to be left out of a history, a line each */
+    srv_pictures pictures; /* of contents, which have a part {"type":"image"} for each */
 } srv_conversation;
 
 /* Each reads the members of a request that hold messages: `messages`, `input` and `instructions`, `system`. */
@@ -38,8 +40,13 @@ bool srv_message_set(json_t *message, const srv_field *at, const char *name, jso
 bool srv_message_append(json_t *message, const srv_field *at, const char *name, mo_text text);
 /* Appends JSON as a text; a string as what it says. */
 bool srv_message_json(json_t *message, const srv_field *at, const char *name, const json_t *value);
-/* Appends a text, or the texts of a list of parts, to a member. A result of a tool may also be any other JSON: it is a text then. */
-bool srv_message_content(json_t *message, const srv_field *f, const char *name);
+/* Is it a part that is a picture (types "image_url", "input_image" and "image")? Then *is is set and it is read; false with a fault where that
+ * fails. */
+bool srv_part_picture(srv_conversation *c, const srv_field *part, bool *is);
+/* Appends a picture to a content: it is a list from then on. */
+bool srv_message_picture(json_t *message, const srv_field *at);
+/* Appends a text, or the texts and pictures of a list of parts, to a member. A result of a tool may also be any other JSON: it is a text then. */
+bool srv_message_content(srv_conversation *c, json_t *message, const srv_field *f, const char *name);
 /* One more call of an assistant's message. arguments: what the client has for them, usually an object or a text that holds one;
  * borrowed; NULL: {}. */
 bool srv_message_call(json_t *message, const srv_field *at, mo_text id, mo_text name,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "server/requests/choice.h"
 #include "server/requests/generation.h"
 #include "server/requests/running.h"
@@ -75,9 +76,11 @@ static void add_up(srv_generation *g)
         g->usage.prompt_done += u->prompt_done;
         g->usage.completion_tokens += u->completion_tokens;
         g->usage.thought_tokens += u->thought_tokens;
+        srv_draft_counts_add(&g->usage.drafts, &u->drafts);
         g->timings.queued_s = fmax(g->timings.queued_s, t->queued_s);
         g->timings.prompt_s += t->prompt_s;
         g->timings.predicted_s += t->predicted_s;
+        g->timings.firsts += t->firsts;
         if (t->first_s > 0 && (g->timings.first_s == 0 || t->first_s < g->timings.first_s)) {
             g->timings.first_s = t->first_s;
         }
@@ -190,6 +193,22 @@ void srv_keep_unsent(srv_generation *g, srv_choice *c, const srv_event *event)
     if (!g->streaming) {
         srv_keep_probabilities(g, c, event);
     }
+}
+
+void srv_put_prompt(srv_writer *w, const srv_generation *g, size_t prompt)
+{
+    srv_writer text = {0};
+    const int32_t *ids = g->prompts[prompt].ids;
+    for (size_t i = 0; i < g->prompts[prompt].count; i++) {
+        const mo_text bytes = mo_token_bytes(srv_model_mo(g->model_ref), ids[i]);
+        const bool begins =
+            ids[i] < 0 && (i == 0 || ids[i - 1] >= 0); /* a picture, of which there are many rows */
+        srv_puts(&text, begins ? MO_IMAGE_MARK : "");
+        srv_put(&text, bytes.data, ids[i] < 0 ? 0 : bytes.length);
+    }
+    srv_put_string(w, text.data, text.length);
+    w->failed = w->failed || text.failed;
+    srv_writer_free(&text);
 }
 
 void srv_keep_tokens(srv_generation *g, srv_choice *c, const srv_event *event)
@@ -313,6 +332,10 @@ static bool submit(srv_generation *g, size_t prompt, const mo_reply_options *rep
     srv_job_options o = srv_job_options_default();
     o.tokens = g->prompts[prompt].ids;
     o.count = g->prompts[prompt].count;
+    o.images = g->prompts[prompt].pictures
+                   ? g->conversation.pictures.images + g->prompts[prompt].first_picture
+                   : NULL;
+    o.image_count = (int)g->prompts[prompt].pictures;
     o.generation = p->generation;
     o.generation.stop = p->stop;
     o.generation.dry_breakers = p->generation.dry_breaker_count || p->no_breakers ? p->breakers : NULL;
@@ -328,6 +351,9 @@ static bool submit(srv_generation *g, size_t prompt, const mo_reply_options *rep
     o.progress = p->return_progress && g->streaming;
     o.priority = srv_request_priority(g->request);
     o.client = srv_request_client_number(g->request);
+    o.owner = srv_request_caller(g->request).owner;
+    const char *identity = srv_request_owner(g->request);
+    o.identity = mo_hash_text(MO_HASH_SEED, identity, strlen(identity));
     o.routes = g->trace && prompt == 0 ? srv_trace_note : NULL;
     o.routes_user = g->trace;
     o.sink = sink;
@@ -401,7 +427,8 @@ void srv_generation_start(srv_generation *g)
     }
     srv_request_on_gone(g->request, client_gone, g);
     if (g->generator->running) {
-        g->stops.listed = srv_running_add(g->generator->running, g->id, stop_here, g);
+        g->stops.listed =
+            srv_running_add(g->generator->running, g->id, srv_request_owner(g->request), stop_here, g);
     }
     mo_reply_options reply = mo_reply_options_default();
     reply.in_thought = g->in_thought;

@@ -10,8 +10,11 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "server/common/body.h"
+#include "server/requests/known_fields.h"
 #include "server/requests/parameters.h"
+#include "server/requests/speculation.h"
 #include "server/requests/thinking.h"
 #include "server/requests/token_replay.h"
 #include "server/requests/trace.h"
@@ -37,6 +40,8 @@ static bool ref_model(srv_generation *g)
     }
     g->times.load_ns = mo_clock_ns() - began;
     g->model = srv_model_id(g->model_ref);
+    g->conversation.pictures.accepted = mo_model_reads_pictures(srv_model_mo(g->model_ref));
+    g->conversation.pictures.fetched = g->generator->image_urls ? srv_address_public : NULL;
     snprintf(g->fingerprint, sizeof g->fingerprint, "moraine-%s-%016" PRIx64, mo_version(),
              srv_engine_info(srv_model_engine(g->model_ref))->fingerprint);
     return true;
@@ -146,6 +151,7 @@ static void take_defaults(srv_generation *g)
         o->seed = d->seed;
         p->seeded = true;
     }
+    p->verbose = d->verbose;
     p->keep_thought = d->reasoning_format && strcmp(d->reasoning_format, "none") == 0;
     if (d->reasoning) {
         p->thinking = strcmp(d->reasoning, "on") == 0    ? SRV_ON
@@ -157,9 +163,11 @@ static void take_defaults(srv_generation *g)
 bool srv_generation_parameters(srv_generation *g, const srv_field *object)
 {
     take_defaults(g);
-    return srv_unserved_check(object, g->dialect) &&
+    return srv_known_fields_check(object, g->dialect, g->dialect == SRV_DIALECT_OLLAMA) &&
            srv_parameters_read(object, g->dialect, srv_model_mo(g->model_ref), &g->parameters) &&
-           srv_thinking_read(object, &g->parameters);
+           srv_thinking_read(object, &g->parameters) && srv_speculation_read(object, &g->parameters) &&
+           (g->dialect != SRV_DIALECT_CHAT ||
+            srv_prediction_read(object, srv_model_mo(g->model_ref), &g->parameters));
 }
 
 /* The answer reports the parts of a schema that are not enforced, and skipped parts of a history. */
@@ -196,29 +204,57 @@ static bool check_length(srv_generation *g, size_t count)
                                    : srv_fault_context_more(&g->fault, (int64_t)tokens_most(g) - 1, context));
 }
 
+/* The rows of a prompt's pictures, in the places that were left for them. A prompt that was cut does not fit anyway. */
+static bool place_pictures(srv_generation *g, srv_tokens *tokens)
+{
+    const srv_pictures *p = &g->conversation.pictures;
+    int32_t *all = NULL;
+    size_t count = 0;
+    mo_error err;
+    if (tokens->pictures == 0 || (tokens->most && tokens->count >= tokens->most)) {
+        return true;
+    }
+    if (mo_images_place(p->images + tokens->first_picture, (int)tokens->pictures, tokens->ids, tokens->count,
+                        &all, &count, &err) != MO_OK) {
+        return g->raw ? srv_fault_status(&g->fault, &err, "prompt")
+                      : srv_fault_set(&g->fault, SRV_FAULT_REQUEST, "messages",
+                                      "the model's template does not show all pictures: %s", err.detail);
+    }
+    free(tokens->ids);
+    tokens->ids = all;
+    tokens->count = count;
+    return true;
+}
+
 bool srv_generation_render(srv_generation *g, srv_rendering *out)
 {
     const char *kwargs = srv_model_defaults(g->model_ref)->template_kwargs;
     if (g->tools.list) {
-        g->tools_text = json_dumps(g->tools.list, JSON_COMPACT);
+        g->tools_text = mo_json_dump(g->tools.list, JSON_COMPACT);
         if (!g->tools_text) {
             return no_memory(g);
         }
     }
-    const size_t bytes = srv_request_body(g->request).length;
-    if (!srv_text_hold(bytes, &g->fault)) {
+    srv_pictures *pictures = &g->conversation.pictures;
+    const size_t body = srv_request_body(g->request).length;
+    const size_t bytes = body > pictures->text ? body - pictures->text : 0; /* pictures are no text */
+    if ((pictures->count && !srv_pictures_open(pictures, 0, pictures->count, srv_model_mo(g->model_ref),
+                                               srv_model_context(g->model_ref), &g->fault)) ||
+        !srv_text_hold(bytes, &g->fault)) {
         return false;
     }
     const bool good = srv_rendering_make(srv_model_mo(g->model_ref), &g->conversation, &g->tools,
                                          &g->parameters, kwargs, out, &g->fault);
     srv_text_release(bytes);
-    return good;
+    out->tokens.pictures = pictures->count;
+    return good && place_pictures(g, &out->tokens);
 }
 
 /* Answers that come back as text are taken as the tokens they were. */
 static void replay_tokens(srv_generation *g, srv_rendering *rendered)
 {
     const srv_token_replay r = {
+        .owner = srv_request_caller(g->request).owner,
         .model = srv_model_mo(g->model_ref),
         .model_id = g->model,
         .engine = srv_model_engine(g->model_ref),
@@ -230,7 +266,7 @@ static void replay_tokens(srv_generation *g, srv_rendering *rendered)
         .parameters = &g->parameters,
         .kwargs = srv_model_defaults(g->model_ref)->template_kwargs,
     };
-    if (r.call_index && !g->conversation.prefill && g->tools.list) {
+    if (r.call_index && !g->conversation.prefill && g->tools.list && !g->conversation.pictures.count) {
         g->call_conversation = srv_token_replay_number(&r);
         srv_token_replay_apply(&r, rendered);
     }
@@ -269,18 +305,24 @@ bool srv_generation_text(srv_generation *g, const srv_field *prompt)
     if (!prompt->value) {
         return srv_missing(prompt);
     }
-    const size_t bytes = srv_request_body(g->request).length;
+    srv_pictures *pictures = &g->conversation.pictures;
+    const size_t body = srv_request_body(g->request).length, media = srv_prompts_media(prompt);
+    const size_t bytes = body > media ? body - media : 0;
     if (!srv_text_hold(bytes, &g->fault)) {
         return false;
     }
     for (size_t i = 0; i < SRV_PROMPTS_MAX; i++) {
         g->prompts[i].most = tokens_most(g);
     }
-    bool good = srv_prompts_read(prompt, srv_model_mo(g->model_ref), g->prompts, SRV_PROMPTS_MAX,
+    bool good = srv_prompts_read(prompt, srv_model_mo(g->model_ref), pictures, g->prompts, SRV_PROMPTS_MAX,
                                  &g->prompt_count, &g->several);
     srv_text_release(bytes);
     for (size_t i = 0; i < g->prompt_count && good; i++) {
-        good = check_length(g, g->prompts[i].count);
+        srv_tokens *t = &g->prompts[i];
+        good = (!t->pictures ||
+                srv_pictures_open(pictures, t->first_picture, t->pictures, srv_model_mo(g->model_ref),
+                                  srv_model_context(g->model_ref), &g->fault)) &&
+               place_pictures(g, t) && check_length(g, t->count);
     }
     return good;
 }
@@ -335,7 +377,7 @@ static bool format_gbnf(srv_generation *g, char **gbnf)
     if (!g->format.schema) {
         return true;
     }
-    char *schema = json_dumps(g->format.schema, JSON_COMPACT | JSON_ENCODE_ANY), *unenforced = NULL;
+    char *schema = mo_json_dump(g->format.schema, JSON_COMPACT | JSON_ENCODE_ANY), *unenforced = NULL;
     if (!schema) {
         return no_memory(g);
     }

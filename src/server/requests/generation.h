@@ -26,6 +26,7 @@ typedef struct srv_generator {
     struct srv_running *running;       /* NULL: nobody else can stop an answer */
     struct srv_call_index *call_index; /* NULL: answers that come back are taken as text */
     struct srv_traces *traces;
+    bool image_urls; /* pictures are fetched from other servers */
 } srv_generator;
 
 /* How a dialect writes. All write to `out`, on whichever thread has the event, one at a time. */
@@ -153,6 +154,8 @@ bool srv_generation_is_cut(const srv_generation *g, const srv_choice *choice);
 void srv_keep_probabilities(srv_generation *g, srv_choice *choice, const srv_event *event);
 void srv_keep_unsent(srv_generation *g, srv_choice *choice, const srv_event *event);
 void srv_keep_tokens(srv_generation *g, srv_choice *choice, const srv_event *event);
+/* The text of a prompt's tokens, as a string. */
+void srv_put_prompt(srv_writer *w, const srv_generation *g, size_t prompt);
 
 /* The rendered conversation, for those who only want to see or count it; to be freed in any case. */
 bool srv_generation_render(srv_generation *g, srv_rendering *out);

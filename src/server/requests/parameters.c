@@ -24,7 +24,11 @@ srv_parameters srv_parameters_default(void)
 void srv_parameters_free(srv_parameters *p)
 {
     free(p->bias);
+    mo_free(p->prediction);
     p->bias = NULL;
+    p->prediction = NULL;
+    p->generation.prediction = NULL;
+    p->generation.prediction_count = 0;
     p->generation.bias = NULL;
     p->generation.bias_count = 0;
 }
@@ -62,34 +66,6 @@ static bool read_seed(srv_field f, srv_parameters *p)
     return true;
 }
 
-/* What others have and we do not: let pass where it says nothing. */
-static bool refuse_others(const srv_field *object)
-{
-    static const struct {
-        const char *name;
-        double neutral;
-    } numbers[] = {
-        {"tfs_z", 1},
-        {"adaptive_target", -1},
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        const srv_field f = srv_member(object, numbers[i].name);
-        if (!f.value) {
-            continue;
-        }
-        if (!json_is_number(f.value)) {
-            return srv_wrong_type(&f, "a number");
-        }
-        const double value = json_number_value(f.value);
-        /* below the neutral value of these two it is off as well */
-        const bool off = value == numbers[i].neutral || (numbers[i].neutral <= 0 && value <= 0);
-        if (!off) {
-            return srv_wrong(&f, "is not supported; omit it or set it to %g", numbers[i].neutral);
-        }
-    }
-    return true;
-}
-
 /* llama-server's: those that the list does not name are not used. */
 bool srv_adapters_read(const srv_field *list, mo_adapter_use *adapters, int count)
 {
@@ -100,7 +76,7 @@ bool srv_adapters_read(const srv_field *list, mo_adapter_use *adapters, int coun
         return false;
     }
     if (srv_count(list) > 0 && count == 0) {
-        return srv_wrong(list, "the model was loaded without adapters; omit it");
+        return srv_wrong(list, "the server was started without adapters; the list must be empty");
     }
     for (int i = 0; i < count; i++) {
         adapters[i].scale = 0.0f;
@@ -228,7 +204,7 @@ static bool read_sampling(const srv_field *object, srv_parameters *p)
                           &s->repeat_penalty) &&
            srv_read_int(srv_member(object, "repeat_last_n"), -1, INT32_MAX, &s->penalty_last) &&
            read_seed(srv_member(object, "seed"), p) && read_more_sampling(object, p) &&
-           refuse_others(object) && read_adapters(object, p);
+           read_adapters(object, p);
 }
 
 /* What the sampler calls by other names. */
@@ -394,6 +370,9 @@ static bool read_limits(const srv_field *object, srv_parameters *p)
     if (!srv_read_int(f, INT32_MIN, INT64_MAX, most)) {
         return false;
     }
+    if (f.value && *most < -2) {
+        return srv_wrong(&f, "must be at least -1; -1 means until the context is full");
+    }
     *most = *most < 0 ? -1 : *most; /* Ollama's -2: until the window is full, too */
     return read_stop(srv_member_of(object, NAMES("stop", "stop_sequences")), p) &&
            srv_read_bool(srv_member(object, "ignore_eos"), &p->generation.ignore_end);
@@ -453,6 +432,7 @@ static bool read_extras(const srv_field *object, srv_parameters *p)
            srv_read_bool(srv_member(object, "return_tokens"), &p->return_tokens) &&
            srv_read_bool(srv_member(object, "timings_per_token"), &p->timings_per_token) &&
            srv_read_bool(srv_member(object, "return_progress"), &p->return_progress) &&
+           srv_read_bool(srv_member(object, "verbose"), &p->verbose) &&
            srv_read_bool(srv_member(object, "trace"), &p->trace);
 }
 
@@ -466,73 +446,4 @@ bool srv_parameters_read(const srv_field *object, srv_dialect dialect, const mo_
                       read_bias(srv_member(object, "logit_bias"), model, p);
     adjust_sampling(&p->generation);
     return good;
-}
-
-enum {
-    CHAT = 1 << SRV_DIALECT_CHAT,
-    TEXT = 1 << SRV_DIALECT_TEXT,
-    RESPONSES = 1 << SRV_DIALECT_RESPONSES,
-    ANTHROPIC = 1 << SRV_DIALECT_ANTHROPIC,
-    OLLAMA = 1 << SRV_DIALECT_OLLAMA,
-    COMPLETION = 1 << SRV_DIALECT_COMPLETION,
-    ALL = CHAT | TEXT | RESPONSES | ANTHROPIC | OLLAMA | COMPLETION,
-};
-
-static const struct {
-    const char *name;
-    int dialects;
-    double neutral; /* of a number: it says nothing */
-    const char *why;
-} fields[] = {
-    {"logprobs", ANTHROPIC, 0, "this endpoint cannot return probabilities; use /v1/chat/completions"},
-    {"top_logprobs", ANTHROPIC, 0, "this endpoint cannot return probabilities; use /v1/chat/completions"},
-    {"n_probs", ANTHROPIC, 0, "this endpoint cannot return probabilities; use /v1/chat/completions"},
-    {"n", RESPONSES | ANTHROPIC | OLLAMA, 1,
-     "this endpoint returns one answer; use /v1/chat/completions for several"},
-    {"n_cmpl", RESPONSES | ANTHROPIC | OLLAMA, 1,
-     "this endpoint returns one answer; use /v1/chat/completions for several"},
-    {"best_of", ALL, 1, "is not supported; request n answers and choose one"},
-    {"use_beam_search", ALL, 0, "is not supported"},
-    {"echo", ALL, 0, "is not supported; prepend the prompt yourself"},
-    {"suffix", ALL, 0, "is not supported by this model"},
-    {"modalities", ALL, 0, "only text output is supported"},
-    {"audio", ALL, 0, "audio output is not supported"},
-    {"web_search_options", ALL, 0, "web search is not supported"},
-    {"tools", TEXT | COMPLETION, 0, "requires a conversation; use /v1/chat/completions"},
-    {"chat_template_kwargs", TEXT | COMPLETION, 0, "requires a conversation; use /v1/chat/completions"},
-    {"prompt", RESPONSES, 0, "stored prompts are not supported; send instructions and input"},
-    {"mcp_servers", ANTHROPIC, 0, "MCP servers are not supported; pass their tools in tools"},
-    {"container", ANTHROPIC, 0, "code execution is not supported"},
-};
-
-/* Does a value ask for nothing? */
-static bool says_nothing(const json_t *value, double neutral)
-{
-    switch (json_typeof(value)) {
-    case JSON_FALSE: return true;
-    case JSON_INTEGER:
-    case JSON_REAL: return json_number_value(value) == neutral;
-    case JSON_STRING: return json_string_length(value) == 0;
-    case JSON_OBJECT: return json_object_size(value) == 0;
-    case JSON_ARRAY: break;
-    default: return false;
-    }
-    for (size_t i = 0; i < json_array_size(value); i++) { /* modalities that are served */
-        const char *word = json_string_value(json_array_get(value, i));
-        if (!word || strcmp(word, "text") != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool srv_unserved_check(const srv_field *object, srv_dialect dialect)
-{
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const srv_field f = srv_member(object, fields[i].name);
-        if (f.value && fields[i].dialects & 1 << dialect && !says_nothing(f.value, fields[i].neutral)) {
-            return srv_wrong(&f, "%s", fields[i].why);
-        }
-    }
-    return true;
 }

@@ -33,16 +33,19 @@ typedef struct srv_parameters {
     bool no_breakers;
     char samplers[160]; /* their order; "": as usual */
     mo_logit_bias *bias;
+    int32_t *prediction; /* the tokens; NULL: none */
     int64_t n;
     bool logprobs;
     int64_t top;
     bool stream, include_usage;
     bool cache_prompt;
     bool return_tokens, timings_per_token, return_progress;
-    bool trace; /* which experts its tokens used can be asked for */
+    bool verbose; /* answers of OpenAI's chats show the prompt */
+    bool trace;   /* which experts its tokens used can be asked for */
     bool post_sampling_probs;
     int64_t heartbeat_ms;    /* of a stream; 0: the server's, -1: none */
     bool keep_thought;       /* reasoning_format "none": thoughts stay in the text */
+    bool hide_thought;       /* Anthropic's blocks of thoughts come without a text */
     srv_switch thinking;     /* unset: as the template does */
     const char *effort;      /* NULL: not given */
     const char *think_field; /* the request's field that asks for thoughts or limits them; NULL: none does */
@@ -69,11 +72,5 @@ bool srv_adapters_read(const srv_field *list, mo_adapter_use *adapters, int coun
 
 /* Draws a seed where none was given. */
 void srv_parameters_seed(srv_parameters *p);
-
-/* Unserved: fields that mean something to other servers, or in other dialects, and that cannot be served here. What would change the
- * answer is refused by name; unknown fields are not. */
-
-/* False: the object (a request, or its options) has such a field, and its value asks for something. */
-bool srv_unserved_check(const srv_field *object, srv_dialect dialect);
 
 #endif

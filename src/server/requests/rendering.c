@@ -1,5 +1,6 @@
 /* Rendering: see rendering.h. */
 #include "server/requests/rendering.h"
+#include "base/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,83 @@ static bool read_mixed(srv_tokens *t, const srv_field *f, const mo_model *model)
     return true;
 }
 
-static bool read_one(srv_tokens *t, const srv_field *f, const mo_model *model)
+static size_t count_marks(mo_text text)
+{
+    const size_t length = strlen(MO_IMAGE_MARK);
+    size_t count = 0;
+    for (const char *at = text.data, *end = text.data + text.length;
+         (at = memmem(at, (size_t)(end - at), MO_IMAGE_MARK, length)); at += length) {
+        count++;
+    }
+    return count;
+}
+
+/* A text with marks in the places of pictures, of which there are some. */
+static bool read_marked(srv_tokens *t, const srv_field *f, const mo_model *model)
+{
+    mo_text text = {"", 0};
+    mo_error err;
+    if (!srv_read_text(*f, &text)) {
+        return false;
+    }
+    if (count_marks(text) != t->pictures) {
+        return srv_wrong(
+            f, "must have one mark " MO_IMAGE_MARK " for each picture of multimodal_data: it has %zu for %zu",
+            count_marks(text), t->pictures);
+    }
+    if (mo_images_tokenize(model, text.data, text.length, MO_TOKEN_SPECIAL, &t->ids, &t->count, &err) !=
+        MO_OK) {
+        char path[sizeof f->fault->param];
+        srv_field_path(f, path, sizeof path);
+        return srv_fault_status(f->fault, &err, path);
+    }
+    return true;
+}
+
+/* {"prompt_string", "multimodal_data"}: a text, and pictures in base64. */
+static bool read_object(srv_tokens *t, const srv_field *f, const mo_model *model, srv_pictures *pictures)
+{
+    const srv_field text = srv_member(f, "prompt_string"), media = srv_member(f, "multimodal_data");
+    if (!text.value) {
+        return srv_missing(&text);
+    }
+    if (!srv_is_list(media)) {
+        return false;
+    }
+    const size_t count = srv_count(&media);
+    if (count > 0 && (!pictures || !pictures->accepted)) {
+        return srv_wrong(&media, "image input is not supported");
+    }
+    t->first_picture = pictures ? pictures->count : 0;
+    for (size_t i = 0; i < count; i++) {
+        const srv_field one = srv_element(&media, i);
+        mo_text data = {"", 0};
+        if (!srv_read_text(one, &data) || !srv_pictures_add_data(pictures, &one, data)) {
+            return false;
+        }
+        t->pictures++;
+    }
+    return count > 0 ? read_marked(t, &text, model) : read_text(t, &text, model);
+}
+
+size_t srv_prompts_media(const srv_field *f)
+{
+    size_t bytes = 0, i;
+    json_t *value;
+    if (json_is_object(f->value)) {
+        json_array_foreach(json_object_get(f->value, "multimodal_data"), i, value)
+        {
+            bytes += json_string_length(value);
+        }
+    }
+    for (size_t k = 0; json_is_array(f->value) && k < srv_count(f); k++) {
+        const srv_field one = srv_element(f, k);
+        bytes += json_is_object(one.value) ? srv_prompts_media(&one) : 0;
+    }
+    return bytes;
+}
+
+static bool read_one(srv_tokens *t, const srv_field *f, const mo_model *model, srv_pictures *pictures)
 {
     bool good;
     if (json_is_string(f->value)) {
@@ -84,8 +161,7 @@ static bool read_one(srv_tokens *t, const srv_field *f, const mo_model *model)
     } else if (json_is_array(f->value)) {
         good = read_mixed(t, f, model);
     } else if (json_is_object(f->value)) {
-        const srv_field text = srv_member(f, "prompt_string");
-        good = text.value ? read_text(t, &text, model) : srv_missing(&text);
+        good = read_object(t, f, model, pictures);
     } else {
         return f->value ? srv_wrong_type(f, "a string or a list of tokens") : srv_missing(f);
     }
@@ -106,14 +182,14 @@ static bool is_one(const srv_field *f)
     return false;
 }
 
-bool srv_prompts_read(const srv_field *f, const mo_model *model, srv_tokens *out, size_t most, size_t *count,
-                      bool *several)
+bool srv_prompts_read(const srv_field *f, const mo_model *model, srv_pictures *pictures, srv_tokens *out,
+                      size_t most, size_t *count, bool *several)
 {
     *count = 0;
     *several = !is_one(f);
     if (!*several) {
         *count = 1;
-        return read_one(&out[0], f, model);
+        return read_one(&out[0], f, model, pictures);
     }
     if (srv_count(f) == 0) {
         return srv_wrong(f, "must have at least one prompt");
@@ -124,7 +200,7 @@ bool srv_prompts_read(const srv_field *f, const mo_model *model, srv_tokens *out
     for (size_t i = 0; i < srv_count(f); i++) {
         const srv_field prompt = srv_element(f, i);
         *count = i + 1;
-        if (!read_one(&out[i], &prompt, model)) {
+        if (!read_one(&out[i], &prompt, model, pictures)) {
             return false;
         }
     }
@@ -143,13 +219,26 @@ static bool no_memory(srv_fault *fault)
     return srv_fault_set(fault, SRV_FAULT_SERVER, NULL, "out of memory");
 }
 
-/* A content of parts becomes the text they make together. */
+static bool has_pictures(const json_t *parts)
+{
+    size_t i;
+    const json_t *part;
+    json_array_foreach(parts, i, part)
+    {
+        if (!json_is_string(json_object_get(part, "text"))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A content of parts becomes the text they make together, unless there are pictures among them. */
 static bool join_parts(json_t *message)
 {
     const json_t *parts = json_object_get(message, "content"), *part;
     srv_writer text = {0};
     size_t i;
-    if (!json_is_array(parts)) {
+    if (!json_is_array(parts) || has_pictures(parts)) {
         return true;
     }
     json_array_foreach(parts, i, part)
@@ -168,7 +257,7 @@ static bool join_parts(json_t *message)
 /* Models whose template does not show tools get them described in the system text, and how to call them. */
 static bool tell_tools(const mo_model *model, json_t *messages, const srv_tools *tools, srv_fault *fault)
 {
-    char *json = json_dumps(tools->list, JSON_COMPACT), *text = NULL;
+    char *json = mo_json_dump(tools->list, JSON_COMPACT), *text = NULL;
     const bool required = tools->calling == SRV_CALLING_REQUIRED || tools->calling == SRV_CALLING_NAMED;
     mo_error err;
     if (!json) {
@@ -208,7 +297,7 @@ static json_t *call_text(const json_t *call)
     json_t *whole = json_pack("{s:{s:O?,s:O?}}", "tool_call", "name", json_object_get(f, "name"), "arguments",
                               read ? read : arguments); /* what is no JSON stays the text it is */
     json_decref(read);
-    char *text = whole ? json_dumps(whole, 0) : NULL;
+    char *text = whole ? mo_json_dump(whole, 0) : NULL;
     json_t *string = text ? json_string(text) : NULL;
     json_decref(whole);
     free(text);
@@ -218,10 +307,40 @@ static json_t *call_text(const json_t *call)
 /* Adds a line to a message's text. */
 static bool add_line(json_t *message, const char *line)
 {
-    const char *before = json_string_value(json_object_get(message, "content"));
+    json_t *content = json_object_get(message, "content");
+    if (json_is_array(content)) {
+        return line &&
+               json_array_append_new(content, json_pack("{s:s,s:s}", "type", "text", "text", line)) == 0;
+    }
+    const char *before = json_string_value(content);
     return line && json_object_set_new(message, "content",
                                        before && before[0] ? json_sprintf("%s\n%s", before, line)
                                                            : json_string(line)) == 0;
+}
+
+/* A result with pictures joins the result before it, or is what a user says. */
+static bool tell_pictures(json_t *messages, size_t i, json_t *before, json_t *heading)
+{
+    json_t *message = json_array_get(messages, i), *parts = json_object_get(message, "content");
+    json_t *first = json_pack("{s:s,s:O}", "type", "text", "text", heading);
+    if (!first || json_array_insert_new(parts, 0, first)) {
+        return false;
+    }
+    if (!json_object_get(before, "moraine_result")) {
+        json_object_del(message, "tool_call_id");
+        json_object_del(message, "name");
+        return json_object_set_new(message, "role", json_string("user")) == 0 &&
+               json_object_set_new(message, "moraine_result", json_true()) == 0;
+    }
+    json_t *content = json_object_get(before, "content");
+    if (!json_is_array(content)) {
+        json_t *list = json_pack("[{s:s,s:O}]", "type", "text", "text", content);
+        if (!list || json_object_set_new(before, "content", list)) {
+            return false;
+        }
+        content = list;
+    }
+    return json_array_extend(content, parts) == 0 && json_array_remove(messages, i) == 0;
 }
 
 /* Calls and their results for templates, and formats without one, that know neither: as JSON, and as what a user says. */
@@ -246,6 +365,14 @@ static bool tell_calls(json_t *messages)
             continue;
         }
         const char *name = json_string_value(json_object_get(message, "name"));
+        if (json_is_array(json_object_get(message, "content"))) {
+            json_t *heading = json_sprintf("Result of %s:", name ? name : "the function");
+            const bool joins = json_object_get(before, "moraine_result") != NULL;
+            good = good && heading && tell_pictures(messages, i, before, heading);
+            json_decref(heading);
+            i -= joins;
+            continue;
+        }
         const char *content = json_string_value(json_object_get(message, "content"));
         json_t *result =
             json_sprintf("Result of %s:\n%s", name ? name : "the function", content ? content : "");
@@ -325,7 +452,7 @@ static char *context_json(const mo_model *model, const srv_conversation *c, cons
     if (context && c->prefill) {
         json_object_set_new(context, "continue_final_message", json_true());
     }
-    char *json = context ? json_dumps(context, JSON_COMPACT) : NULL;
+    char *json = context ? mo_json_dump(context, JSON_COMPACT) : NULL;
     json_decref(context);
     json_decref(kwargs);
     json_decref(messages);

@@ -13,12 +13,18 @@ typedef struct srv_tokens {
     int32_t *ids; /* free() */
     size_t count;
     size_t most; /* given: maximum number; 0: all */
+    size_t first_picture,
+        pictures; /* those of the request's pictures that are in it; numbers below 0 are their places until they are placed */
 } srv_tokens;
 
-/* At most `most` prompts; *count says how many there are. *several: it was a list of prompts, even of one. False: something
+/* At most `most` prompts; *count says how many there are. *several: it was a list of prompts, even of one. pictures: gets those of
+ * {"prompt_string", "multimodal_data"}, whose places in the text are MO_IMAGE_MARK; NULL: there may be none. False: something
  * is wrong; those that were read are still the caller's. */
-bool srv_prompts_read(const srv_field *f, const mo_model *model, srv_tokens *out, size_t most, size_t *count,
-                      bool *several);
+bool srv_prompts_read(const srv_field *f, const mo_model *model, srv_pictures *pictures, srv_tokens *out,
+                      size_t most, size_t *count, bool *several);
+
+/* Bytes of pictures in such a field, which are no text. */
+size_t srv_prompts_media(const srv_field *f);
 
 /* Appends tokens of a text to others, t->most of each text at the most. */
 bool srv_tokens_append_text(srv_tokens *t, const srv_field *at, const mo_model *model, mo_text text,

@@ -10,6 +10,7 @@ typedef struct answer {
     struct answer *next;
     void (*stop)(void *user, bool ending);
     void *user;
+    char owner[65];
     char id[];
 } answer;
 
@@ -49,7 +50,8 @@ static void stop(answer *a, bool ending)
     }
 }
 
-bool srv_running_add(srv_running *r, const char *id, void (*stop_it)(void *user, bool ending), void *user)
+bool srv_running_add(srv_running *r, const char *id, const char *owner,
+                     void (*stop_it)(void *user, bool ending), void *user)
 {
     answer *a = malloc(sizeof *a + strlen(id) + 1);
     if (!a) {
@@ -57,6 +59,7 @@ bool srv_running_add(srv_running *r, const char *id, void (*stop_it)(void *user,
     }
     *a = (answer){.stop = stop_it, .user = user};
     memcpy(a->id, id, strlen(id) + 1);
+    snprintf(a->owner, sizeof a->owner, "%s", owner);
     pthread_mutex_lock(&r->mutex);
     a->next = r->first;
     r->first = a;
@@ -82,11 +85,16 @@ void srv_running_remove(srv_running *r, const void *user)
     free(a);
 }
 
-bool srv_running_stop(srv_running *r, const char *id)
+static bool belongs(const answer *a, const char *owner)
+{
+    return !owner || strcmp(a->owner, owner) == 0;
+}
+
+bool srv_running_stop(srv_running *r, const char *id, const char *owner)
 {
     pthread_mutex_lock(&r->mutex);
     answer *a = *id ? r->first : NULL;
-    while (a && strcmp(a->id, id) != 0) {
+    while (a && (strcmp(a->id, id) != 0 || !belongs(a, owner))) {
         a = a->next;
     }
     if (a) {
@@ -96,15 +104,18 @@ bool srv_running_stop(srv_running *r, const char *id)
     return a != NULL;
 }
 
-int srv_running_list(srv_running *r, char (*ids)[SRV_RUNNING_ID], int limit)
+int srv_running_list(srv_running *r, const char *owner, char (*ids)[SRV_RUNNING_ID], int limit)
 {
     int found = 0;
     pthread_mutex_lock(&r->mutex);
     for (const answer *a = r->first; a; a = a->next) {
-        if (*a->id && found < limit) {
+        if (!*a->id || !belongs(a, owner)) {
+            continue;
+        }
+        if (found < limit) {
             snprintf(ids[found], SRV_RUNNING_ID, "%s", a->id);
         }
-        found += *a->id != '\0';
+        found++;
     }
     pthread_mutex_unlock(&r->mutex);
     return found;

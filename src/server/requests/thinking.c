@@ -70,13 +70,19 @@ static bool read_switch(srv_field f, srv_parameters *p)
     return srv_effort_read(f, p);
 }
 
-/* {"type","budget_tokens"}: Anthropic's thinking, and that of several makers of chats. */
+/* {"type","budget_tokens","display"}: Anthropic's thinking, and that of several makers of chats. */
 static bool read_typed(const srv_field *f, srv_parameters *p)
 {
     const srv_field type = srv_member(f, "type"), budget = srv_member(f, "budget_tokens");
     mo_text kind = {NULL, 0};
-    if (!srv_read_text(type, &kind) || !read_limit(budget, 0, p)) {
+    const srv_field display = srv_member(f, "display");
+    mo_text shown = {"", 0};
+    if (!srv_read_text(type, &kind) || !read_limit(budget, 0, p) || !srv_read_text(display, &shown)) {
         return false;
+    }
+    p->hide_thought = srv_text_is(shown, "omitted");
+    if (shown.length > 0 && !p->hide_thought && !srv_text_is(shown, "summarized")) {
+        return srv_wrong(&display, "must be summarized or omitted");
     }
     if (!kind.data) {
         return srv_missing(&type);

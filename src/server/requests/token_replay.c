@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/json.h"
 
 enum { ENTRIES = 8192, ID = 64 };
 
@@ -69,7 +70,7 @@ enum { TRIES = 4 }; /* messages with calls that are looked at, from the last on 
 
 static uint64_t mix_json(uint64_t h, const json_t *value)
 {
-    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY) : NULL;
+    char *text = value ? mo_json_dump(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY) : NULL;
     h = mo_hash_text(h, text ? text : "", text ? strlen(text) : 0);
     free(text);
     return h;
@@ -97,6 +98,7 @@ static uint64_t settings(const srv_token_replay *r)
     const srv_parameters *p = r->parameters;
     const char *const texts[] = {r->model_id, r->tools_text, p->effort, r->kwargs};
     uint64_t h = MO_HASH_SEED + (uint64_t)p->thinking;
+    h = mo_hash(h, &r->owner, sizeof r->owner);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         h = mo_hash_text(h, texts[i] ? texts[i] : "", texts[i] ? strlen(texts[i]) : 0);
     }

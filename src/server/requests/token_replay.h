@@ -28,6 +28,7 @@ bool srv_call_index_has(srv_call_index *call_index, const char *call_id, uint64_
 typedef struct srv_token_replay {
     const mo_model *model;
     const char *model_id;
+    uint64_t owner; /* whose conversation it is: calls of others are not found */
     srv_engine *engine;
     srv_call_index *call_index; /* NULL: nothing is known */
     int64_t context;

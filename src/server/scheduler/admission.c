@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "server/common/caller.h"
 #include "server/common/log.h"
 #include "server/scheduler/scheduler.h"
 
@@ -25,7 +26,7 @@ static bool may_begin(void *user, srv_job *task)
     for (int i = 0; e->sharing && !task->options.no_cache && i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
         if (!s->task || s->waits || s->held >= s->prompt || s->task->options.no_cache ||
-            s->task->adapters != task->adapters) {
+            s->task->adapters != task->adapters || !srv_owner_shares(s->task->owner, task->owner)) {
             continue;
         }
         const int64_t common = srv_tokens_alike(s->tokens, s->prompt, task->tokens, task->prompt);
@@ -51,7 +52,7 @@ typedef struct source {
 /* What a session saves of a task's prompt. */
 static int64_t usable(const srv_engine *e, const srv_sequence *s, const srv_job *task)
 {
-    if (mo_session_adapters(s->session) != task->adapters) {
+    if (mo_session_adapters(s->session) != task->adapters || !srv_owner_shares(s->owner, task->owner)) {
         return 0;
     }
     const int64_t common = srv_tokens_alike(s->tokens, s->held, task->tokens, task->prompt);
@@ -61,7 +62,7 @@ static int64_t usable(const srv_engine *e, const srv_sequence *s, const srv_job 
 static source find_source(srv_engine *e, const srv_job *task)
 {
     source best = {.slot = -1, .busy = -1};
-    const srv_prefix_key key = {task->adapters, task->tokens, task->prompt};
+    const srv_prefix_key key = {task->adapters, task->tokens, task->prompt, task->owner};
     int64_t saved;
     if (!e->sharing || task->options.no_cache) {
         return best;
@@ -162,6 +163,7 @@ static void occupy(srv_engine *e, int slot, srv_job *task, int choice)
     memcpy(s->tokens, task->tokens, sizeof *s->tokens * (size_t)task->prompt);
     pthread_mutex_lock(&e->lock);
     s->task = task;
+    s->owner = task->owner;
     s->choice = choice;
     s->count = s->prompt = task->prompt;
     s->held = 0;
@@ -174,6 +176,7 @@ static void occupy(srv_engine *e, int slot, srv_job *task, int choice)
         mo_session_cancel(s->session);
     }
     pthread_mutex_unlock(&e->lock);
+    s->untold = (srv_draft_counts){0};
     s->kept = false;
     s->mark = 0;
 }
@@ -220,7 +223,8 @@ static void begin_task(srv_engine *e, srv_job *task)
     source from = find_source(e, task);
     const int first = from.slot >= 0 ? from.slot : choose_slot(e);
     srv_sequence *s = &e->sequences[first];
-    const int64_t same = usable(e, s, task); /* wherever it comes from, this much is held again */
+    /* Wherever it comes from, this much is held again: by the same owner. */
+    const int64_t same = s->owner == task->owner ? usable(e, s, task) : 0;
     if (!s->kept && s->held > same + SRV_WORTHWHILE / 2) {
         srv_memory_keep(e, s, s->held);                     /* what it held is about to be lost */
         from = from.snapshot ? find_source(e, task) : from; /* which may have been dropped for it */
@@ -235,7 +239,7 @@ static void begin_task(srv_engine *e, srv_job *task)
     }
     /* The last token always goes through the step in which the first one is sampled, though it may find its logits there. */
     const int64_t most = from.usable < task->prompt ? from.usable : task->prompt - 1;
-    const srv_prefix_key key = {task->adapters, task->tokens, task->prompt};
+    const srv_prefix_key key = {task->adapters, task->tokens, task->prompt, task->owner};
     /* Where snapshots cannot be shortened, the place where prompts part is worth one. */
     const int64_t common =
         e->prefix && !e->info.rewinds && !task->options.no_cache ? srv_prefix_common(e->prefix, &key) : 0;
@@ -265,6 +269,12 @@ static void begin_task(srv_engine *e, srv_job *task)
     srv_raw_events_add(
         e, &(srv_raw_event){
                .kind = SRV_EVENT_STARTED, .task = task, .at = now, .cached = task->cached, .done = most});
+    if (task->options.progress) { /* what was found, before anything is computed */
+        srv_raw_events_add(
+            e,
+            &(srv_raw_event){
+                .kind = SRV_EVENT_PROGRESS, .task = task, .at = now, .cached = task->cached, .done = most});
+    }
     discover(e, s, task);
 }
 

@@ -96,10 +96,10 @@ static mo_end tell(srv_emitter *emitter, srv_job *task, int choice)
                 break;
             }
             event.finish = finish_of(end);
-            count_tokens(task);
             /* before the client can ask about it */
             emitter->owner.choice(emitter->owner.user, g, (size_t)task->prompt);
         }
+        count_tokens(task); /* also of this piece */
         call_sink(emitter, task, &event);
     }
     return end;
@@ -115,6 +115,7 @@ static void note_time(srv_emitter *emitter, srv_job *task, double at)
 {
     if (task->first == 0.0) {
         task->first = at;
+        task->timings.firsts = task->choices;
         task->timings.first_s = at - task->submitted;
         task->timings.prompt_s = task->timings.first_s - task->timings.queued_s;
         emitter->owner.token(emitter->owner.user, task->timings.first_s, 0.0);
@@ -125,14 +126,26 @@ static void note_time(srv_emitter *emitter, srv_job *task, double at)
     task->timings.predicted_s = at - task->first;
 }
 
+/* Is the token none of the answer's, because a stop string was met before it? */
+static bool is_behind(const mo_generation *g, const srv_raw_event *m)
+{
+    int64_t tokens, thoughts;
+    mo_generation_count(g, &tokens, &thoughts);
+    return mo_generation_stopped(g) && m->number > tokens;
+}
+
 static void emit_token(srv_emitter *emitter, const srv_raw_event *m)
 {
     srv_job *task = m->task;
     mo_generation *g = task->generations[m->choice];
-    if (mo_generation_stopped(g)) {
-        return; /* sampled before the scheduler knew */
+    if (is_behind(g, m)) { /* sampled before the scheduler knew */
+        if (m->drafts.accepted) {
+            emitter->owner.behind(emitter->owner.user, m->drafts.accepted);
+        }
+        return;
     }
     note_time(emitter, task, m->at);
+    srv_draft_counts_add(&task->usage.drafts, &m->drafts);
     task->usage.prompt_done = task->prompt;
     mo_generation_parse(g);
     const mo_end end = tell(emitter, task, m->choice);
@@ -175,7 +188,7 @@ static void emit(srv_emitter *emitter, const srv_raw_event *m)
         task->usage.prompt_done = m->done;
         task->timings.queued_s =
             m->kind == SRV_EVENT_STARTED ? m->at - task->submitted : task->timings.queued_s;
-        task->timings.prompt_s = m->at - task->submitted - task->timings.queued_s;
+        task->timings.prompt_s = m->done > m->cached ? m->at - task->submitted - task->timings.queued_s : 0;
         call_sink(emitter, task, &event);
         break;
     case SRV_EVENT_TOKEN: emit_token(emitter, m); break;

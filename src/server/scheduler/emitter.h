@@ -21,11 +21,13 @@ typedef struct srv_raw_event {
     srv_raw_event_kind kind;
     srv_job *task;
     int choice;
-    double at;       /* when it happened */
-    int64_t cached;  /* prompt tokens that were found */
-    int64_t done;    /* and that are held now */
-    bool soon;       /* it does not wait for others */
-    mo_error *error; /* the message's own */
+    double at;               /* when it happened */
+    int64_t cached;          /* prompt tokens that were found */
+    int64_t done;            /* and that are held now */
+    int64_t number;          /* of a token: the first of its choice is 1 */
+    bool soon;               /* it does not wait for others */
+    srv_draft_counts drafts; /* of a token: what it adds to the task's; accepted: 1 if it was guessed */
+    mo_error *error;         /* the message's own */
 } srv_raw_event;
 
 typedef struct srv_emitter srv_emitter;
@@ -36,6 +38,7 @@ typedef struct srv_emitter_owner {
     void (*cancel)(void *user, uint64_t job);
     void (*token)(void *user, double first_s, double between_s);       /* one of them is 0 */
     void (*choice)(void *user, const mo_generation *g, size_t prompt); /* has ended; tokens of its prompt */
+    void (*behind)(void *user, int64_t accepted); /* guesses that came true behind a stop string */
 } srv_emitter_owner;
 
 mo_status srv_emitter_open(const srv_emitter_owner *owner, srv_emitter **out, mo_error *err);

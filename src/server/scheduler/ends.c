@@ -34,9 +34,11 @@ void srv_raw_events_add(srv_engine *e, const srv_raw_event *message)
 static void release(srv_engine *e, srv_sequence *s)
 {
     mo_generation_fail(srv_sequence_generation(s), MO_END_CANCELLED, NULL); /* if it has not ended */
+    if (e->recent) {
+        mo_recent_add(e->recent, s->task->options.identity, s->tokens + s->prompt, s->generated);
+    }
     const int64_t held = s->dirty ? 0 : mo_session_length(s->session);
     pthread_mutex_lock(&e->lock);
-    s->last_job = s->task->id;
     s->task->slots[s->choice] = -1;
     mo_session_clear_cancel(s->session); /* no longer found */
     s->task = NULL;

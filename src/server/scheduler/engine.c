@@ -81,10 +81,10 @@ static void on_token(void *user, double first_s, double between_s)
 {
     srv_engine *e = user;
     pthread_mutex_lock(&e->lock);
-    if (between_s > 0.0) {
-        observe(&e->counts.between, between_s);
-    } else {
+    if (first_s > 0.0) {
         observe(&e->counts.first, first_s);
+    } else { /* 0 of tokens of one step */
+        observe(&e->counts.between, between_s);
     }
     pthread_mutex_unlock(&e->lock);
 }
@@ -98,6 +98,12 @@ static void on_choice(void *user, const mo_generation *g, size_t prompt)
     for (int i = 0; (id = mo_generation_call_id(g, i)); i++) {
         srv_calls_add(e->calls, id, tokens, (size_t)count, prompt);
     }
+}
+
+static void on_behind(void *user, int64_t accepted)
+{
+    const srv_engine *e = user;
+    mo_model_uncount_accepted(e->model, accepted);
 }
 
 static void on_unwanted(void *user, uint64_t job)
@@ -152,6 +158,7 @@ static mo_status open_sequences(srv_engine *e, mo_error *err)
 
 static void free_engine(srv_engine *e)
 {
+    srv_encoding_close(e);
     for (int i = 0; e->sequences && i < e->parallel; i++) {
         mo_session_close(e->sequences[i].session);
         free(e->sequences[i].tokens);
@@ -159,6 +166,7 @@ static void free_engine(srv_engine *e)
     srv_prefix_close(e->prefix);
     mo_snapshot_close(e->empty);
     srv_calls_close(e->calls);
+    mo_recent_close(e->recent);
     free(e->sequences);
     free(e->feeds);
     free(e->parts);
@@ -182,12 +190,17 @@ void srv_engine_key(const srv_engine *e, bool weights, char *key, size_t size)
 
 static mo_status open_parts(srv_engine *e, mo_error *err)
 {
-    const srv_emitter_owner owner = {e, on_unwanted, on_token, on_choice};
+    const srv_emitter_owner owner = {e, on_unwanted, on_token, on_choice, on_behind};
     char key[256];
     mo_status status = list_ends(e, err);
     e->calls = srv_calls_open();
     if (!e->calls) {
         status = mo_fail(err, MO_ENOMEM, "out of memory for a scheduler");
+    }
+    mo_speculation_report speculation;
+    mo_model_speculation(e->model, &speculation, sizeof speculation);
+    if (status == MO_OK && speculation.draft_max) {
+        status = mo_recent_open(&e->recent, err);
     }
     if (status == MO_OK) {
         status = open_sequences(e, err);
@@ -233,6 +246,7 @@ mo_status srv_engine_open(mo_model *model, const srv_engine_options *options, sr
     pthread_mutex_init(&e->lock, NULL);
     mo_cond_init(&e->work);
     mo_cond_init(&e->ended);
+    srv_encoding_open(&e->encoding);
     const mo_status status = e->parallel < 1 || e->parallel > 256
                                  ? mo_fail(err, MO_EINVAL, "1 to 256 sequences can be decoded at once")
                                  : open_parts(e, err);
@@ -354,6 +368,7 @@ int srv_engine_jobs(srv_engine *e, srv_job_report *out, int limit)
     for (const srv_job *t = e->tasks; t && i < limit; t = t->newer, i++) {
         out[i] = (srv_job_report){.job = t->id,
                                   .client = t->client,
+                                  .owner = t->owner,
                                   .state = t->paused && t->state == SRV_GENERATING ? SRV_PAUSED : t->state,
                                   .priority = t->priority,
                                   .choices = t->choices,
@@ -375,15 +390,17 @@ int srv_engine_slots(srv_engine *e, srv_slot_report *out, int limit)
     for (int i = 0; i < e->parallel && i < limit; i++) {
         const srv_sequence *s = &e->sequences[i];
         const int64_t most = s->task ? s->task->options.generation.max_tokens : -1;
-        out[i] = (srv_slot_report){.job = s->task ? s->task->id : 0,
-                                   .last_job = s->last_job,
-                                   .choice = s->choice,
-                                   .context = e->context,
-                                   .prompt_tokens = s->prompt,
-                                   .prompt_done = s->held < s->prompt ? s->held : s->prompt,
-                                   .cached_tokens = s->cached,
-                                   .generated = s->generated,
-                                   .remaining = most < 0 ? -1 : most - s->generated};
+        out[i] =
+            (srv_slot_report){.job = s->task ? s->task->id : 0,
+                              .owner = s->owner,
+                              .choice = s->choice,
+                              .context = e->context,
+                              .prompt_tokens = s->prompt,
+                              .prompt_done = s->held < s->prompt ? s->held : s->prompt,
+                              .cached_tokens = s->cached,
+                              .generated = s->generated,
+                              .remaining = most < 0 ? -1 : most - s->generated,
+                              .speculates = e->recent && s->task && s->task->options.generation.draft_max};
         if (s->task) {
             out[i].generation = s->task->options.generation;
         }

@@ -4,6 +4,7 @@
 #define SRV_ENGINE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "server/scheduler/calls.h"
@@ -20,6 +21,20 @@ typedef struct srv_between {
     struct srv_between *next;
 } srv_between;
 
+/* The thread that makes the rows of pictures while the scheduler's steps go on, one picture at a time. A prompt is read when those of all its pictures
+ * are there that its session does not hold. */
+typedef struct srv_encoding {
+    pthread_t thread;
+    bool started; /* with the first picture; the scheduler's */
+    pthread_cond_t asked;
+    atomic_bool unwanted; /* the picture's job is gone */
+    /* Under the engine's lock: */
+    mo_image *image; /* that is to be encoded, and held; NULL: none */
+    uint64_t job;    /* whose it is */
+    uint64_t failed; /* the last one whose picture could not be encoded: its step will say why */
+    bool closing;
+} srv_encoding;
+
 struct srv_engine {
     /* Written when it is opened: */
     mo_model *model;
@@ -32,8 +47,11 @@ struct srv_engine {
     size_t ends_count;
     mo_snapshot *empty; /* of a session that holds nothing */
     srv_calls *calls;
+    mo_recent
+        *recent; /* what every client's answers said lately, the scheduler's; NULL: nothing is guessed */
     srv_emitter *emitter;
     pthread_t thread;
+    srv_encoding encoding;
 
     pthread_mutex_t lock;
     pthread_cond_t work;  /* there is something to do */
@@ -72,6 +90,10 @@ void srv_engine_key(const srv_engine *engine, bool weights, char *key, size_t si
 
 /* The scheduler's thread. */
 void *srv_scheduler_run(void *engine);
+
+/* Of the thread that encodes; closed when no scheduler runs (encoding.c). */
+void srv_encoding_open(srv_encoding *encoding);
+void srv_encoding_close(srv_engine *engine);
 
 /* Has the task been paused for so long that it must not keep others waiting? And the line of the log that says that it ends.
  * Both under the lock. */

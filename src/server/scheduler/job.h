@@ -32,18 +32,33 @@ typedef enum srv_finish {
     SRV_FINISH_LENGTH, /* max_tokens, or the window is full */
 } srv_finish;
 
+/* Guesses of speculative decoding; of a prediction: those that came from the request's. */
+typedef struct srv_draft_counts {
+    int64_t drafted, accepted, prediction_drafted, prediction_accepted;
+} srv_draft_counts;
+
+static inline void srv_draft_counts_add(srv_draft_counts *to, const srv_draft_counts *more)
+{
+    to->drafted += more->drafted;
+    to->accepted += more->accepted;
+    to->prediction_drafted += more->prediction_drafted;
+    to->prediction_accepted += more->prediction_accepted;
+}
+
 typedef struct srv_usage {
     int64_t prompt_tokens;
     int64_t cached_tokens;     /* of them not computed for this job */
     int64_t prompt_done;       /* of them held so far, cached ones included */
     int64_t completion_tokens; /* of all choices */
     int64_t thought_tokens;    /* of these in thoughts */
+    srv_draft_counts drafts;   /* of all choices; accepted ones are tokens of the answer */
 } srv_usage;
 
 typedef struct srv_timings {
     double queued_s;    /* until it started */
     double prompt_s;    /* from then until the first token */
     double predicted_s; /* from the first token to the last */
+    int64_t firsts;     /* tokens of the answer that predicted_s does not have: the first of each choice */
     double first_s;     /* from submitting to the first token; 0: there is none */
 } srv_timings;
 
@@ -85,15 +100,19 @@ enum {
 typedef struct srv_job_options {
     const int32_t *tokens; /* the prompt, at least 1; copied, as is what `generation` points to */
     size_t count;
+    mo_image *const *images; /* [image_count] its pictures; used while submitting only */
+    int image_count;
     /* Of each choice; choice i draws with seed + i. ignore_end: tokens that end answers are not sampled either. */
     mo_generation_options generation;
     const mo_reply_options *reply; /* how it is parsed; NULL: the defaults. Used while submitting only */
     mo_grammar *grammar; /* what the answer must look like; NULL: anything. Stays open until the last event */
     int n;               /* choices, 1 to the engine's `parallel`; 0: 1 */
-    bool no_cache;   /* compute every token of the prompt (cache_prompt: false); nothing changes but time */
-    bool progress;   /* SRV_PROGRESS events */
-    int priority;    /* higher goes first; 0: usual */
-    uint64_t client; /* jobs of one number share a client's turn; 0: this job is a client of its own */
+    bool no_cache;     /* compute every token of the prompt (cache_prompt: false); nothing changes but time */
+    bool progress;     /* SRV_PROGRESS events */
+    int priority;      /* higher goes first; 0: usual */
+    uint64_t client;   /* jobs of one number share a client's turn; 0: this job is a client of its own */
+    uint64_t owner;    /* only prefixes of this owner and of owner 0 are used (caller.h) */
+    uint64_t identity; /* of the client's key, whatever keys share: only its own answers are guessed from */
     srv_sink sink;
     void (*batch_end)(void *user); /* after events that had `more`; NULL: none has it */
     void *user;
@@ -174,7 +193,7 @@ bool srv_engine_find_call(srv_engine *engine, const char *call_id, int32_t **tok
 typedef enum srv_job_state { SRV_QUEUED, SRV_PROMPT, SRV_GENERATING, SRV_PAUSED } srv_job_state;
 
 typedef struct srv_job_report {
-    uint64_t job, client;
+    uint64_t job, client, owner;
     srv_job_state state;
     int priority, choices;
     int first_slot; /* of its sequences; -1: queued */
@@ -184,11 +203,12 @@ typedef struct srv_job_report {
 } srv_job_report;
 
 typedef struct srv_slot_report {
-    uint64_t job; /* 0: free */
-    uint64_t last_job;
+    uint64_t job;   /* 0: free */
+    uint64_t owner; /* of what it holds */
     int choice;
     int64_t context;
     int64_t prompt_tokens, prompt_done, cached_tokens, generated, remaining; /* remaining: -1: no limit */
+    bool speculates;
     mo_generation_options generation; /* of the job, without what it points to */
 } srv_slot_report;
 

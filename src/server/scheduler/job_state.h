@@ -10,7 +10,7 @@
 
 typedef struct srv_job {
     /* Written before it is submitted: */
-    uint64_t id, client;
+    uint64_t id, client, owner;
     int priority, choices;
     int32_t *tokens;
     int64_t prompt;
@@ -42,9 +42,10 @@ typedef struct srv_job {
 } srv_job;
 
 /* Copies what the options point to; an answer ends where prompt and answer fill the context. ends: biases of the tokens that end
- * answers, for those that must not end. On failure *out is NULL. */
+ * answers, for those that must not end. recent: what is guessed from; NULL: nothing. On failure *out is NULL. */
 mo_status srv_job_open(mo_model *model, const srv_job_options *options, int64_t context,
-                       const mo_logit_bias *ends, size_t ends_count, srv_job **out, mo_error *err);
+                       const mo_logit_bias *ends, size_t ends_count, const mo_recent *recent, srv_job **out,
+                       mo_error *err);
 void srv_job_close(srv_job *task);
 
 /* Queue: the jobs that wait, and whose turn is next. Higher priorities go first. Among equals every client has its turn,
@@ -75,11 +76,14 @@ srv_job *srv_queue_take(srv_queue *q, bool (*may)(void *user, srv_job *task), vo
 typedef struct srv_sequence {
     /* The scheduler's: */
     mo_session *session;
-    int32_t *tokens; /* [context] prompt and answer; of a free one what the session holds */
-    int64_t mark;    /* the prompt is computed up to here first, and a snapshot kept; 0: none */
-    int64_t piece;   /* tokens of the step that runs */
-    bool kept;       /* what it holds is in the prefix cache */
-    bool dirty;      /* a failure left it in an unknown state */
+    int32_t *tokens;         /* [context] prompt and answer; of a free one what the session holds */
+    int64_t mark;            /* the prompt is computed up to here first, and a snapshot kept; 0: none */
+    int64_t piece;           /* tokens of the step that runs */
+    bool kept;               /* what it holds is in the prefix cache */
+    bool encodes;            /* it waits for rows of a picture */
+    bool settled;            /* all tokens have been parsed, and nobody parses before the step has ended */
+    bool dirty;              /* a failure left it in an unknown state */
+    srv_draft_counts untold; /* guesses of steps since the last token that was told of */
 
     /* The scheduler's, written under the engine's lock: */
     srv_job *task; /* NULL: free */
@@ -88,9 +92,9 @@ typedef struct srv_sequence {
     int64_t held;  /* of them held by the session */
     int64_t prompt, cached;
     int64_t generated;
-    bool waits; /* for the first choice, whose prompt it will share */
-    uint64_t last_job;
-    uint64_t used; /* counts up: when it was last used */
+    bool waits;     /* for the first choice, whose prompt it will share */
+    uint64_t owner; /* of what it holds */
+    uint64_t used;  /* counts up: when it was last used */
 } srv_sequence;
 
 #endif

@@ -35,21 +35,28 @@ static bool copy(const srv_job_options *o, srv_job *t)
 
 /* Finds everything that is wrong with the options before the job is accepted. */
 static mo_status open_generations(mo_model *model, const srv_job_options *o, mo_generation_options set,
-                                  srv_job *t, mo_error *err)
+                                  const mo_recent *recent, srv_job *t, mo_error *err)
 {
     const mo_reply_options plain = mo_reply_options_default();
-    mo_generation_extra extra = {.grammar = o->grammar, .reply = o->reply ? o->reply : &plain};
+    mo_generation_extra extra = {.grammar = o->grammar,
+                                 .reply = o->reply ? o->reply : &plain,
+                                 .recent = recent,
+                                 .client = o->identity};
     mo_status status = MO_OK;
     for (int i = 0; i < t->choices && status == MO_OK; i++) {
         extra.choice = i;
         status = mo_generation_open_with(model, &set, &extra, &t->generations[i], err);
+        if (status == MO_OK && o->image_count) {
+            status = mo_generation_images(t->generations[i], o->images, o->image_count, err);
+        }
     }
     return status;
 }
 
 /* The same with the biases of tokens that must not end the answer. */
 static mo_status open_endless(mo_model *model, const srv_job_options *o, mo_generation_options set,
-                              const mo_logit_bias *ends, size_t ends_count, srv_job *t, mo_error *err)
+                              const mo_logit_bias *ends, size_t ends_count, const mo_recent *recent,
+                              srv_job *t, mo_error *err)
 {
     mo_logit_bias *bias = malloc((set.bias_count + ends_count + 1) * sizeof *bias);
     if (!bias) {
@@ -63,13 +70,14 @@ static mo_status open_endless(mo_model *model, const srv_job_options *o, mo_gene
     }
     set.bias = bias;
     set.bias_count += ends_count;
-    const mo_status status = open_generations(model, o, set, t, err);
+    const mo_status status = open_generations(model, o, set, recent, t, err);
     free(bias);
     return status;
 }
 
 mo_status srv_job_open(mo_model *model, const srv_job_options *options, int64_t context,
-                       const mo_logit_bias *ends, size_t ends_count, srv_job **out, mo_error *err)
+                       const mo_logit_bias *ends, size_t ends_count, const mo_recent *recent, srv_job **out,
+                       mo_error *err)
 {
     mo_generation_options set = options->generation;
     const int64_t room = context - (int64_t)options->count;
@@ -84,19 +92,24 @@ mo_status srv_job_open(mo_model *model, const srv_job_options *options, int64_t 
         return no_memory(err);
     }
     t->client = options->client;
+    t->owner = options->owner;
     t->priority = options->priority;
     t->prompt = (int64_t)options->count;
     t->options = *options;
     t->options.tokens = t->tokens;
     t->options.reply = NULL;
+    t->options.images = NULL;
     t->options.generation.bias = NULL;
     t->options.generation.bias_count = 0;
     t->options.generation.stop = NULL;
+    t->options.generation.prediction = NULL;
+    t->options.generation.prediction_count = 0;
     t->adapters = mo_adapters_identity(options->adapters, options->adapter_count);
     t->usage.prompt_tokens = t->prompt;
     set.max_tokens = set.max_tokens < 0 || set.max_tokens > room ? room : set.max_tokens;
-    const mo_status status = set.ignore_end ? open_endless(model, options, set, ends, ends_count, t, err)
-                                            : open_generations(model, options, set, t, err);
+    const mo_status status = set.ignore_end
+                                 ? open_endless(model, options, set, ends, ends_count, recent, t, err)
+                                 : open_generations(model, options, set, recent, t, err);
     if (status != MO_OK) {
         srv_job_close(t);
         return status;
@@ -251,7 +264,7 @@ static srv_verdict check(const srv_engine *e, const srv_job_options *o, mo_error
         return SRV_TOO_LONG;
     }
     for (int64_t i = 0; i < count; i++) {
-        if (o->tokens[i] < 0 || o->tokens[i] >= e->info.vocab) {
+        if ((o->tokens[i] < 0 && !o->image_count) || o->tokens[i] >= e->info.vocab) {
             err->status = MO_EINVAL;
             snprintf(err->detail, sizeof err->detail, "token %d is not in the vocabulary of %lld tokens",
                      (int)o->tokens[i], (long long)e->info.vocab);
@@ -295,7 +308,8 @@ srv_verdict srv_job_submit(srv_engine *e, const srv_job_options *options, uint64
     if (verdict != SRV_ACCEPTED) {
         return refuse(e, verdict);
     }
-    const mo_status status = srv_job_open(e->model, options, e->context, e->ends, e->ends_count, &task, err);
+    const mo_status status =
+        srv_job_open(e->model, options, e->context, e->ends, e->ends_count, e->recent, &task, err);
     if (status != MO_OK) {
         return refuse(e, status == MO_ENOMEM ? SRV_NO_MEMORY : SRV_INVALID);
     }

@@ -1,6 +1,7 @@
 /* Kept: see kept.h. */
 #include "server/scheduler/kept.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static bool has_room(void *user)
 void srv_memory_keep(srv_engine *e, srv_sequence *s, int64_t count)
 {
     mo_snapshot *snapshot;
-    const srv_prefix_key key = {mo_session_adapters(s->session), s->tokens, count};
+    const srv_prefix_key key = {mo_session_adapters(s->session), s->tokens, count, s->owner};
     if (!e->prefix || s->dirty || count < SRV_WORTHWHILE || srv_prefix_has(e->prefix, &key) ||
         mo_snapshot_open(s->session, &snapshot, NULL) != MO_OK) {
         return; /* it is computed again when it is needed */
@@ -94,12 +95,12 @@ static uint64_t number_of(const char *id, const char *prefix)
 }
 
 /* For unused ones; with the engine's lock. */
-static int list_sequences(const srv_engine *e, srv_kept_report *out, int limit)
+static int list_sequences(const srv_engine *e, const srv_caller *caller, srv_kept_report *out, int limit)
 {
     int found = 0;
     for (int i = 0; i < e->parallel; i++) {
         const srv_sequence *s = &e->sequences[i];
-        if (s->task || s->held == 0) {
+        if (s->task || s->held == 0 || !srv_caller_sees(caller, s->owner)) {
             continue;
         }
         if (found < limit) {
@@ -111,10 +112,10 @@ static int list_sequences(const srv_engine *e, srv_kept_report *out, int limit)
     return found;
 }
 
-static int list_prefixes(srv_prefix *prefix, srv_kept_report *out, int limit)
+static int list_prefixes(srv_prefix *prefix, const srv_caller *caller, srv_kept_report *out, int limit)
 {
     srv_prefix_entry *list = limit > 0 ? malloc((size_t)limit * sizeof *list) : NULL;
-    const int found = srv_prefix_list(prefix, list, list ? limit : 0);
+    const int found = srv_prefix_list(prefix, caller, list, list ? limit : 0);
     for (int i = 0; list && i < found && i < limit; i++) {
         const srv_prefix_entry *p = &list[i];
         out[i] = (srv_kept_report){.tokens = p->tokens,
@@ -132,13 +133,13 @@ static int list_prefixes(srv_prefix *prefix, srv_kept_report *out, int limit)
     return found;
 }
 
-int srv_engine_kept(srv_engine *e, srv_kept_report *out, int limit)
+int srv_engine_kept(srv_engine *e, const srv_caller *caller, srv_kept_report *out, int limit)
 {
     pthread_mutex_lock(&e->lock);
-    const int sequences = list_sequences(e, out, limit);
+    const int sequences = list_sequences(e, caller, out, limit);
     pthread_mutex_unlock(&e->lock);
     const int written = sequences < limit ? sequences : limit;
-    return sequences + (e->prefix ? list_prefixes(e->prefix, out + written, limit - written) : 0);
+    return sequences + (e->prefix ? list_prefixes(e->prefix, caller, out + written, limit - written) : 0);
 }
 
 /* ---- Changing: on the engine's thread, which uses sequences and cache ---- */
@@ -146,6 +147,7 @@ int srv_engine_kept(srv_engine *e, srv_kept_report *out, int limit)
 typedef struct changing {
     srv_engine *engine;
     const char *id;
+    const srv_caller *caller;
     const srv_prefix_wanted *wanted;
     uint64_t number; /* 0: there is none */
     bool unkept;     /* there is one that cannot be kept */
@@ -159,22 +161,22 @@ static void change(void *user)
     c->number = number_of(c->id, of_cache);
     if (slot > 0 && slot <= (uint64_t)e->parallel) {
         srv_sequence *s = &e->sequences[slot - 1];
-        c->unkept = !s->task && s->held > 0;
+        c->unkept = !s->task && s->held > 0 && srv_caller_changes(c->caller, s->owner);
         if (c->unkept && e->prefix) {
             srv_memory_keep(e, s, s->held);
             c->number = srv_prefix_number(
-                e->prefix, &(srv_prefix_key){mo_session_adapters(s->session), s->tokens, s->held});
+                e->prefix, &(srv_prefix_key){mo_session_adapters(s->session), s->tokens, s->held, s->owner});
         }
     }
-    if (!e->prefix || !srv_prefix_want(e->prefix, c->number, c->wanted)) {
+    if (!e->prefix || !srv_prefix_want(e->prefix, c->number, c->caller, c->wanted)) {
         c->number = 0;
     }
 }
 
-mo_status srv_engine_change_kept(srv_engine *e, const char *id, const srv_prefix_wanted *wanted, char now[32],
-                                 mo_error *err)
+mo_status srv_engine_change_kept(srv_engine *e, const char *id, const srv_caller *caller,
+                                 const srv_prefix_wanted *wanted, char now[32], mo_error *err)
 {
-    changing c = {.engine = e, .id = id, .wanted = wanted};
+    changing c = {.engine = e, .id = id, .caller = caller, .wanted = wanted};
     srv_engine_between_steps(e, change, &c);
     snprintf(now, 32, "%s%llu", of_cache, (unsigned long long)c.number);
     if (c.number) {
@@ -192,6 +194,7 @@ mo_status srv_engine_change_kept(srv_engine *e, const char *id, const srv_prefix
 typedef struct dropping {
     srv_engine *engine;
     const char *id; /* NULL: all */
+    const srv_caller *caller;
     int dropped;
 } dropping;
 
@@ -203,7 +206,8 @@ static void drop(void *user)
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
         const bool meant = !d->id || number_of(d->id, of_sequence) == (uint64_t)i + 1;
-        if (meant && !s->task && s->held > 0 && mo_session_restore(s->session, e->empty, -1, NULL) == MO_OK) {
+        if (meant && !s->task && s->held > 0 && srv_caller_changes(d->caller, s->owner) &&
+            mo_session_restore(s->session, e->empty, -1, NULL) == MO_OK) {
             pthread_mutex_lock(&e->lock);
             s->held = s->count = 0;
             pthread_mutex_unlock(&e->lock);
@@ -211,13 +215,22 @@ static void drop(void *user)
         }
     }
     if (e->prefix && (!d->id || number)) {
-        d->dropped += srv_prefix_drop(e->prefix, number);
+        d->dropped += srv_prefix_drop(e->prefix, number, d->caller);
     }
 }
 
-int srv_engine_drop_kept(srv_engine *e, const char *id)
+void srv_engine_trim(srv_engine *e)
 {
-    dropping d = {.engine = e, .id = id};
+    mo_model_trim(e->model);
+    malloc_trim(0);
+}
+
+int srv_engine_drop_kept(srv_engine *e, const char *id, const srv_caller *caller)
+{
+    dropping d = {.engine = e, .id = id, .caller = caller};
     srv_engine_between_steps(e, drop, &d);
+    if (d.dropped > 0) {
+        srv_engine_trim(e);
+    }
     return d.dropped;
 }

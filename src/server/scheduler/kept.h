@@ -3,6 +3,7 @@
 #ifndef SRV_KEPT_H
 #define SRV_KEPT_H
 
+#include "server/common/caller.h"
 #include "server/scheduler/job.h"
 #include "server/scheduler/prefix.h"
 
@@ -19,15 +20,17 @@ typedef struct srv_kept_report {
     char name[64]; /* "": none */
 } srv_kept_report;
 
-/* At most `limit` are written; returns how many there are. Any thread. */
-int srv_engine_kept(srv_engine *engine, srv_kept_report *out, int limit);
+/* Those that the caller sees. At most `limit` are written; returns how many there are. Any thread. */
+int srv_engine_kept(srv_engine *engine, const srv_caller *caller, srv_kept_report *out, int limit);
 
 /* Pins or names the one of that id (see srv_prefix_wanted). What a free sequence holds is kept for it, under another id, which is
- * written. MO_ENOENT: there is none; MO_EUNSUPPORTED: it cannot be kept. Waits for the step that runs. */
-mo_status srv_engine_change_kept(srv_engine *engine, const char *id, const srv_prefix_wanted *wanted,
-                                 char now[32], mo_error *err);
+ * written. MO_ENOENT: the caller has none; MO_EUNSUPPORTED: it cannot be kept. Waits for the step that runs. */
+mo_status srv_engine_change_kept(srv_engine *engine, const char *id, const srv_caller *caller,
+                                 const srv_prefix_wanted *wanted, char now[32], mo_error *err);
 
-/* Forgets the one of that id, in memory and on disk; NULL: all. Returns how many. Waits for the step that runs. */
-int srv_engine_drop_kept(srv_engine *engine, const char *id);
+/* Forgets the one of that id, in memory and on disk; NULL: all that the caller may change. Returns how many. Waits for the step that runs. */
+int srv_engine_drop_kept(srv_engine *engine, const char *id, const srv_caller *caller);
+/* What was forgotten goes back to the system. Not on the engine's thread: it takes a moment. */
+void srv_engine_trim(srv_engine *engine);
 
 #endif

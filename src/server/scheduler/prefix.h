@@ -9,6 +9,7 @@
 #define SRV_PREFIX_H
 
 #include "moraine_server.h"
+#include "server/common/caller.h"
 
 typedef struct srv_prefix srv_prefix;
 
@@ -43,11 +44,13 @@ static inline int64_t srv_tokens_alike(const int32_t *a, int64_t a_count, const 
     return i;
 }
 
-/* A sequence: tokens, and what they are computed with, as mo_session_adapters() says: sequences of other adapters have nothing in common. */
+/* A sequence: tokens, what they are computed with, as mo_session_adapters() says, and whose they are: sequences of other adapters or
+ * owners have nothing in common. A search also finds what belongs to owner 0; the beginning of such a sequence is kept for all. */
 typedef struct srv_prefix_key {
     uint64_t adapters;
     const int32_t *tokens;
     int64_t count;
+    uint64_t owner; /* 0: all */
 } srv_prefix_key;
 
 /* The snapshot that saves most of the tokens, and how many; NULL: none does. It is lent: whatever is dropped meanwhile, it stays
@@ -70,12 +73,13 @@ typedef struct srv_prefix_wanted {
     bool set_pin, pin; /* pinned ones are evicted last, in memory and in the directory */
     const char *name;  /* for those who look at the list, shorter than SRV_PREFIX_NAME; NULL: as it is */
 } srv_prefix_wanted;
-/* False: there is none of that number. Any thread. */
-bool srv_prefix_want(srv_prefix *prefix, uint64_t number, const srv_prefix_wanted *wanted);
+/* False: there is none of that number that the caller may change. Any thread. */
+bool srv_prefix_want(srv_prefix *prefix, uint64_t number, const srv_caller *caller,
+                     const srv_prefix_wanted *wanted);
 /* The number of the one that serves exactly this sequence; 0: there is none. */
 uint64_t srv_prefix_number(srv_prefix *prefix, const srv_prefix_key *key);
 
-/* What is kept, the one used longest ago first. At most `limit` are written; returns how many there are. Any thread; waits for
+/* What is kept and the caller sees, the one used longest ago first. At most `limit` are written; returns how many there are. Any thread; waits for
  * one that is being moved from a device, not for one that is being read from disk. */
 typedef struct srv_prefix_entry {
     uint64_t number;    /* its own as long as the cache is open */
@@ -88,9 +92,9 @@ typedef struct srv_prefix_entry {
     bool pinned;
     char name[SRV_PREFIX_NAME]; /* "": none */
 } srv_prefix_entry;
-int srv_prefix_list(srv_prefix *prefix, srv_prefix_entry *out, int limit);
-/* Forgets the one of that number, in memory and on disk; 0: all. Returns how many. */
-int srv_prefix_drop(srv_prefix *prefix, uint64_t number);
+int srv_prefix_list(srv_prefix *prefix, const srv_caller *caller, srv_prefix_entry *out, int limit);
+/* Forgets the one of that number, in memory and on disk; 0: all that the caller may change. Returns how many. */
+int srv_prefix_drop(srv_prefix *prefix, uint64_t number, const srv_caller *caller);
 
 /* Any thread may read the report while another uses the cache. */
 void srv_prefix_describe(srv_prefix *prefix, srv_prefix_report *out);

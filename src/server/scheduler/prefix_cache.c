@@ -89,60 +89,71 @@ void srv_prefix_close(srv_prefix *p)
 
 /* ---- Use -------------------------------------------------------------------------------------- */
 
-/* The way through the tree: with adapters their number comes before the tokens, in pieces that are below 0 as no token is. */
-typedef struct way {
-    const int32_t *tokens;
-    int64_t count, first; /* first: of those pieces */
-    int32_t *own;         /* NULL: the tokens are the caller's */
-} way;
+/* The ways of a search: of the owner's own, and of what is for all. */
+typedef struct ways {
+    srv_way way[2];
+    int count;
+} ways;
 
-enum { PIECES = 3, PIECE_BITS = 22 };
+static void ways_free(ways *w)
+{
+    for (int i = 0; i < w->count; i++) {
+        free(w->way[i].own);
+    }
+}
 
 /* False: no memory. */
-static bool way_open(const srv_prefix_key *key, way *out)
+static bool ways_open(const srv_prefix_key *key, ways *out)
 {
-    *out = (way){.tokens = key->tokens, .count = key->count};
-    if (!key->adapters) {
-        return true;
-    }
-    out->own = malloc(sizeof *out->own * (size_t)(key->count + PIECES));
-    if (!out->own) {
+    *out = (ways){.count = 1};
+    if (!srv_way_open(key, key->owner, &out->way[0])) {
         return false;
     }
-    for (int i = 0; i < PIECES; i++) {
-        out->own[i] = -1 - (int32_t)(key->adapters >> (i * PIECE_BITS) & ((1u << PIECE_BITS) - 1));
+    if (key->owner) {
+        out->count += srv_way_open(key, 0, &out->way[1]);
     }
-    memcpy(out->own + PIECES, key->tokens, sizeof *out->own * (size_t)key->count);
-    out->tokens = out->own;
-    out->count += PIECES;
-    out->first = PIECES;
     return true;
 }
 
 /* The node whose snapshot saves most, and how many tokens. */
-static srv_node *find(srv_prefix *p, const way *w, int64_t *usable)
+static srv_node *find_on(srv_prefix *p, const srv_way *w, int64_t *usable)
 {
     int64_t matched;
     srv_node *below;
     srv_node *at = srv_prefix_match(p, w->tokens, w->count, &matched, &below);
-    srv_node *n = p->options.rewinds && matched > w->first ? srv_node_any_below(below ? below : at) : NULL;
-    *usable = matched - w->first;
+    srv_node *n = p->options.rewinds && matched > w->marks ? srv_node_any_below(below ? below : at) : NULL;
+    *usable = matched - w->marks;
     if (!n) {
         for (n = at; n && !srv_node_has_snapshot(n); n = n->parent) {
         }
-        *usable = n ? n->depth - w->first : 0;
+        *usable = n ? n->depth - w->marks : 0;
     }
     *usable = *usable > 0 ? *usable : 0;
     return n && *usable ? n : NULL;
+}
+
+static srv_node *find(srv_prefix *p, const ways *w, int64_t *usable)
+{
+    srv_node *best = NULL;
+    *usable = 0;
+    for (int i = 0; i < w->count; i++) {
+        int64_t saved;
+        srv_node *n = find_on(p, &w->way[i], &saved);
+        if (n && saved > *usable) {
+            best = n;
+            *usable = saved;
+        }
+    }
+    return best;
 }
 
 const mo_snapshot *srv_prefix_find(srv_prefix *p, const srv_prefix_key *key, int64_t *usable)
 {
     const mo_snapshot *snapshot = NULL;
     srv_node *n;
-    way w;
+    ways w;
     *usable = 0;
-    if (!way_open(key, &w)) {
+    if (!ways_open(key, &w)) {
         return NULL;
     }
     pthread_mutex_lock(&p->tree);
@@ -165,7 +176,7 @@ const mo_snapshot *srv_prefix_find(srv_prefix *p, const srv_prefix_key *key, int
         snapshot = p->lent->snapshot;
     }
     pthread_mutex_unlock(&p->tree);
-    free(w.own);
+    ways_free(&w);
     return snapshot;
 }
 
@@ -177,19 +188,30 @@ void srv_prefix_return(srv_prefix *p)
     pthread_mutex_unlock(&p->tree);
 }
 
-int64_t srv_prefix_common(srv_prefix *p, const srv_prefix_key *key)
+/* With the tree's lock. */
+static int64_t common_on(const srv_prefix *p, const srv_way *w)
 {
     int64_t matched;
     srv_node *below;
-    way w;
-    if (!way_open(key, &w)) {
+    srv_prefix_match(p, w->tokens, w->count, &matched, &below);
+    return matched > w->marks ? matched - w->marks : 0;
+}
+
+int64_t srv_prefix_common(srv_prefix *p, const srv_prefix_key *key)
+{
+    int64_t most = 0;
+    ways w;
+    if (!ways_open(key, &w)) {
         return 0;
     }
     pthread_mutex_lock(&p->tree);
-    srv_prefix_match(p, w.tokens, w.count, &matched, &below);
+    for (int i = 0; i < w.count; i++) {
+        const int64_t common = common_on(p, &w.way[i]);
+        most = common > most ? common : most;
+    }
     pthread_mutex_unlock(&p->tree);
-    free(w.own);
-    return matched > w.first ? matched - w.first : 0;
+    ways_free(&w);
+    return most;
 }
 
 /* The number of the one that serves exactly this sequence; touched: it counts as used. */
@@ -197,8 +219,8 @@ static uint64_t number_of(srv_prefix *p, const srv_prefix_key *key, bool touched
 {
     int64_t usable;
     uint64_t number = 0;
-    way w;
-    if (!way_open(key, &w)) {
+    ways w;
+    if (!ways_open(key, &w)) {
         return 0;
     }
     pthread_mutex_lock(&p->tree);
@@ -210,7 +232,7 @@ static uint64_t number_of(srv_prefix *p, const srv_prefix_key *key, bool touched
         }
     }
     pthread_mutex_unlock(&p->tree);
-    free(w.own);
+    ways_free(&w);
     return number;
 }
 
@@ -221,12 +243,12 @@ bool srv_prefix_has(srv_prefix *p, const srv_prefix_key *key)
 
 /* One in memory that has most of the way in common and stays: not one that is all beginning of this one and goes when this one is kept
  * (srv_prefix_drop_shorter()). */
-static const mo_snapshot *beside(const srv_prefix *p, const way *w)
+static const mo_snapshot *beside(const srv_prefix *p, const srv_way *w)
 {
     int64_t matched;
     srv_node *below;
     srv_node *at = srv_prefix_match(p, w->tokens, w->count, &matched, &below);
-    for (const srv_node *own = NULL; at && at->depth >= w->first; own = at, at = at->parent) {
+    for (const srv_node *own = NULL; at && at->depth >= w->marks; own = at, at = at->parent) {
         if (!p->options.rewinds && at->held) {
             return at->held->snapshot;
         }
@@ -242,7 +264,7 @@ static const mo_snapshot *beside(const srv_prefix *p, const way *w)
 }
 
 /* Where the sequence parts from another, in the middle of a block, it keeps only what is its own there. What fails costs memory alone. */
-static void make_delta(const srv_prefix *p, const way *w, mo_snapshot *snapshot)
+static void make_delta(const srv_prefix *p, const srv_way *w, mo_snapshot *snapshot)
 {
     const mo_snapshot *on = beside(p, w);
     if (on) {
@@ -250,7 +272,7 @@ static void make_delta(const srv_prefix *p, const way *w, mo_snapshot *snapshot)
     }
 }
 
-static void keep(srv_prefix *p, const way *w, mo_snapshot *snapshot)
+static void keep(srv_prefix *p, const srv_way *w, mo_snapshot *snapshot)
 {
     make_delta(p, w, snapshot);
     srv_node *n = srv_prefix_node(p, w->tokens, w->count);
@@ -269,15 +291,16 @@ static void keep(srv_prefix *p, const way *w, mo_snapshot *snapshot)
 
 void srv_prefix_keep(srv_prefix *p, const srv_prefix_key *key, mo_snapshot *snapshot)
 {
-    way w;
-    if (!way_open(key, &w)) {
+    ways w;
+    if (!ways_open(key, &w)) {
         mo_snapshot_close(snapshot);
         return;
     }
     pthread_mutex_lock(&p->tree);
-    keep(p, &w, snapshot);
+    const bool for_all = w.count > 1 && common_on(p, &w.way[1]) == key->count;
+    keep(p, &w.way[for_all], snapshot);
     pthread_mutex_unlock(&p->tree);
-    free(w.own);
+    ways_free(&w);
 }
 
 /* One that a writer or a borrower holds as well stays where it is, and frees nothing. */
@@ -347,26 +370,19 @@ void srv_prefix_describe(srv_prefix *p, srv_prefix_report *out)
 
 /* ---- For people ------------------------------------------------------------------------------- */
 
-/* Tokens from the root to the node, without what stands for adapters. */
-static int64_t tokens_of(const srv_node *n)
-{
-    const srv_node *top = n;
-    while (top->parent && top->parent->parent) {
-        top = top->parent;
-    }
-    return top->count > 0 && top->tokens[0] < 0 ? n->depth - PIECES : n->depth;
-}
-
-int srv_prefix_list(srv_prefix *p, srv_prefix_entry *out, int limit)
+int srv_prefix_list(srv_prefix *p, const srv_caller *caller, srv_prefix_entry *out, int limit)
 {
     int found = 0;
     pthread_mutex_lock(&p->tree);
     const int64_t now = mo_clock_ns();
-    for (const srv_node *n = p->oldest; n; n = n->newer, found++) {
-        if (found < limit) {
-            srv_prefix_entry *e = &out[found];
+    for (const srv_node *n = p->oldest; n; n = n->newer) {
+        if (!srv_caller_sees(caller, n->owner)) {
+            continue;
+        }
+        if (found++ < limit) {
+            srv_prefix_entry *e = &out[found - 1];
             *e = (srv_prefix_entry){.number = n->number,
-                                    .tokens = tokens_of(n),
+                                    .tokens = n->depth - n->marks,
                                     .disk_bytes = n->name[0] ? n->disk_bytes : 0,
                                     .idle_s = (double)(now - n->used_ns) * 1e-9,
                                     .pinned = n->pinned};
@@ -382,11 +398,12 @@ int srv_prefix_list(srv_prefix *p, srv_prefix_entry *out, int limit)
     return found;
 }
 
-bool srv_prefix_want(srv_prefix *p, uint64_t number, const srv_prefix_wanted *wanted)
+bool srv_prefix_want(srv_prefix *p, uint64_t number, const srv_caller *caller,
+                     const srv_prefix_wanted *wanted)
 {
     pthread_mutex_lock(&p->tree);
     srv_node *n = p->oldest;
-    while (n && n->number != number) {
+    while (n && (n->number != number || !srv_caller_changes(caller, n->owner))) {
         n = n->newer;
     }
     if (n) {
@@ -404,13 +421,13 @@ uint64_t srv_prefix_number(srv_prefix *p, const srv_prefix_key *key)
     return number_of(p, key, false);
 }
 
-int srv_prefix_drop(srv_prefix *p, uint64_t number)
+int srv_prefix_drop(srv_prefix *p, uint64_t number, const srv_caller *caller)
 {
     int dropped = 0;
     pthread_mutex_lock(&p->tree);
     for (srv_node *n = p->oldest, *newer; n; n = newer) {
         newer = n->newer;
-        if (number == 0 || n->number == number) {
+        if ((number == 0 || n->number == number) && srv_caller_changes(caller, n->owner)) {
             if (n->held) {
                 srv_prefix_unwrite(p, n->held);
             }

@@ -20,6 +20,8 @@ typedef struct srv_node {
     int32_t *tokens;
     int64_t count;
     int64_t depth;          /* tokens from the root */
+    uint64_t owner;         /* of what is at the node and below, once the way to it says that */
+    int marks;              /* of the tokens from the root: those that stand for owner and adapters */
     srv_snapshot_ref *held; /* NULL: not in RAM */
     int64_t bytes;
     char name[SRV_CACHEDIR_NAME]; /* "": not on disk */
@@ -61,6 +63,21 @@ struct srv_prefix {
     pthread_mutex_t lock; /* of the report, held only briefly */
     srv_prefix_report report;
 };
+
+/* ---- Ways (prefix_way.c) ---------------------------------------------------------------------- */
+
+/* A way through the tree: owner and adapters come before the tokens, as marks that are below 0 as no token is. */
+typedef struct srv_way {
+    const int32_t *tokens;
+    int64_t count;
+    int marks;
+    int32_t *own; /* NULL: the tokens are the caller's */
+} srv_way;
+
+/* False: no memory. free() way->own. */
+bool srv_way_open(const srv_prefix_key *key, uint64_t owner, srv_way *out);
+/* How many of the tokens are marks, and whose they are. */
+int srv_way_marks(const int32_t *tokens, int64_t count, uint64_t *owner);
 
 /* ---- The tree (prefix_tree.c) ----------------------------------------------------------------- */
 

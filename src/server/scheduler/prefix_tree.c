@@ -133,7 +133,9 @@ static srv_node *split(srv_node *n, int64_t at)
                         .sibling = n->sibling,
                         .tokens = first,
                         .count = at,
-                        .depth = n->depth - n->count + at};
+                        .depth = n->depth - n->count + at,
+                        .owner = n->owner,
+                        .marks = n->marks};
     free(n->tokens);
     n->tokens = second;
     n->count -= at;
@@ -165,6 +167,7 @@ srv_node *srv_prefix_node(srv_prefix *p, const int32_t *tokens, int64_t count)
     memcpy(own, tokens + matched, sizeof *own * (size_t)(count - matched));
     *n = (srv_node){
         .parent = at, .sibling = at->child, .tokens = own, .count = count - matched, .depth = count};
+    n->marks = srv_way_marks(tokens, count, &n->owner);
     at->child = n;
     return n;
 }

@@ -1,6 +1,6 @@
 /* Scheduler: the thread that turns tasks into steps. Each round it ends what was cancelled, gives free sequences to those whose
- * turn it is, lets every running answer have its next token and prompts as many as the pace allows in one step, and hands
- * what came out to the emitter. */
+ * turn it is, asks for the rows of their pictures (encoding.c), lets every running answer have its next token and prompts as many
+ * as the pace allows in one step, and hands what came out to the emitter. */
 #include "server/scheduler/scheduler.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ static bool in_prompt(const srv_sequence *s)
 /* Would more of its prompt be fed if there were a step? Or a token of its answer? */
 static bool can_read(const srv_sequence *s)
 {
-    return s->task && !s->waits && in_prompt(s);
+    return s->task && !s->waits && !s->encodes && in_prompt(s);
 }
 
 static bool can_answer(const srv_sequence *s)
@@ -34,7 +34,7 @@ static int64_t prompt_border(const srv_sequence *s)
     return s->mark > s->held ? s->mark : s->prompt;
 }
 
-static int by_arrival(const srv_sequence *a, const srv_sequence *b)
+int srv_sequence_order(const srv_sequence *a, const srv_sequence *b)
 {
     if (a->task->priority != b->task->priority) {
         return a->task->priority > b->task->priority ? -1 : 1;
@@ -61,7 +61,7 @@ static int64_t share_out(srv_engine *e, int64_t tokens)
         if (!can_read(s)) {
             continue;
         }
-        first = !first || by_arrival(s, first) < 0 ? s : first;
+        first = !first || srv_sequence_order(s, first) < 0 ? s : first;
         shortest = !shortest || s->prompt - s->held < shortest->prompt - shortest->held ? s : shortest;
     }
     if (!first) {
@@ -93,6 +93,7 @@ static void set_part(srv_sequence *s, mo_generation_part *part)
     const bool traced = s->task->options.routes && s->choice == 0 && !in_prompt(s);
     part->generation = srv_sequence_generation(s);
     part->piece = s->piece;
+    part->settled = s->settled;
     part->logits = s->held + s->piece == s->mark; /* a snapshot has its logits */
     part->routes = traced ? tell_routes : NULL;
     part->user = s;
@@ -167,19 +168,26 @@ static void append(srv_engine *e, srv_sequence *s, int32_t token)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Those that the generation has got. */
-static void take_tokens(srv_engine *e, srv_sequence *s, double now)
+/* Those that the generation has got, of which the first `accepted` were guessed. */
+static void take_tokens(srv_engine *e, srv_sequence *s, int64_t accepted, bool predicted, double now)
 {
     mo_generation_info info;
     mo_generation_describe(srv_sequence_generation(s), &info, sizeof info);
     while (s->count < info.count) {
+        srv_draft_counts drafts = s->untold;
+        drafts.accepted = accepted > 0;
+        drafts.prediction_accepted = accepted > 0 && predicted;
+        s->untold = (srv_draft_counts){0};
         srv_raw_events_add(
             e, &(srv_raw_event){.kind = SRV_EVENT_TOKEN,
                                 .task = s->task,
                                 .choice = s->choice,
                                 .at = now,
+                                .number = s->generated + 1,
+                                .drafts = drafts,
                                 .soon = s->generated == 0 || s->task->options.generation.stop_count > 0});
         append(e, s, info.tokens[s->count]);
+        accepted -= accepted > 0 ? 1 : 0;
     }
 }
 
@@ -236,6 +244,7 @@ static void take_outcome(srv_engine *e, srv_sequence *s, const mo_generation_par
     }
     const mo_end end = mo_generation_ended(part->generation);
     if (part->error.status != MO_OK && end == MO_END_NONE) {
+        take_tokens(e, s, 0, false, now); /* guesses that came true before it */
         take_failure(e, s, &part->error);
         return;
     }
@@ -246,7 +255,9 @@ static void take_outcome(srv_engine *e, srv_sequence *s, const mo_generation_par
         s->held = mo_generation_held(part->generation);
         pthread_mutex_unlock(&e->lock);
     }
-    take_tokens(e, s, now);
+    s->untold.drafted += part->drafted;
+    s->untold.prediction_drafted += part->predicted ? part->drafted : 0;
+    take_tokens(e, s, part->accepted, part->predicted, now);
     if (end == MO_END_FAILED) {
         srv_end_job(e, s->task, &part->error);
     } else if (end != MO_END_NONE) {
@@ -262,6 +273,7 @@ static void end_thoughts(srv_engine *e)
     for (int i = 0; i < e->parallel; i++) {
         srv_sequence *s = &e->sequences[i];
         const int64_t budget = s->task ? s->task->options.generation.thought_tokens : -1;
+        s->settled = false;
         if (budget < 0 || s->waits || in_prompt(s) || s->generated < budget) {
             continue;
         }
@@ -271,8 +283,10 @@ static void end_thoughts(srv_engine *e)
             settled = true;
         }
         mo_generation_end_thought(srv_sequence_generation(s));
-        take_tokens(e, s, mo_clock_s());
-        if (mo_generation_ended(srv_sequence_generation(s)) != MO_END_NONE) {
+        take_tokens(e, s, 0, false, mo_clock_s());
+        const bool ended = mo_generation_ended(srv_sequence_generation(s)) != MO_END_NONE;
+        s->settled = !ended;
+        if (ended) {
             srv_end_choice(e, s, false);
         }
     }
@@ -339,6 +353,7 @@ static bool step(srv_engine *e)
 {
     int answers;
     int64_t prompt;
+    srv_encoding_ask(e);
     pthread_mutex_lock(&e->lock); /* pauses are read here */
     const int count = build(e, &answers, &prompt);
     pthread_mutex_unlock(&e->lock);

@@ -15,6 +15,14 @@ static inline mo_generation *srv_sequence_generation(const srv_sequence *s)
     return s->task->generations[s->choice];
 }
 
+/* Below 0: the first one's turn is before the other's. */
+int srv_sequence_order(const srv_sequence *a, const srv_sequence *b);
+
+/* ---- Pictures (encoding.c) -------------------------------------------------------------------- */
+
+/* Before it is chosen what a step reads: marks the sequences that wait for rows, and asks for a picture of the one whose turn it is. */
+void srv_encoding_ask(srv_engine *engine);
+
 /* ---- Messages (ends.c) ------------------------------------------------------------------------ */
 
 void srv_raw_events_add(srv_engine *engine, const srv_raw_event *message);

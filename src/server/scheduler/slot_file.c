@@ -9,11 +9,13 @@
 #include "base/status.h"
 #include "server/scheduler/cachedir.h"
 #include "server/scheduler/engine.h"
+#include "server/scheduler/kept.h"
 
 /* What is done to a slot on the engine's thread, between two steps. */
 typedef struct deed {
     srv_engine *engine;
     int slot;
+    const srv_caller *caller;
     mo_snapshot *snapshot; /* taken of it, or to be put into it */
     int32_t *tokens;
     int64_t count;
@@ -31,6 +33,10 @@ static srv_sequence *free_slot(deed *d)
         return NULL;
     }
     srv_sequence *s = &d->engine->sequences[d->slot];
+    if (s->held > 0 && !srv_caller_changes(d->caller, s->owner)) {
+        d->status = mo_fail(d->err, MO_ENOENT, "the slot holds a session of another client");
+        return NULL;
+    }
     if (s->task) {
         d->status = mo_fail(d->err, MO_ECANCELLED, "the slot is busy; try again when its answer is finished");
         return NULL;
@@ -77,6 +83,7 @@ static void put(void *user)
     d->status = mo_session_restore(s->session, d->snapshot ? d->snapshot : e->empty, -1, d->err);
     s->dirty = d->status != MO_OK;
     s->kept = false;
+    s->owner = d->caller->owner;
     const int64_t before = s->held;
     pthread_mutex_lock(&e->lock);
     s->held = s->count = s->dirty ? 0 : d->count;
@@ -106,11 +113,11 @@ static mo_status open_directory(const srv_engine *e, const char *directory, srv_
     return srv_cachedir_open(directory, key, INT64_MAX, out, err);
 }
 
-mo_status srv_slot_save(srv_engine *e, int slot, const char *directory, const char *name,
-                        srv_slot_file_report *out, mo_error *err)
+mo_status srv_slot_save(srv_engine *e, int slot, const srv_caller *caller, const char *directory,
+                        const char *name, srv_slot_file_report *out, mo_error *err)
 {
     srv_cachedir *dir;
-    deed d = {.engine = e, .slot = slot, .err = err};
+    deed d = {.engine = e, .slot = slot, .caller = caller, .err = err};
     uint8_t *bytes = NULL;
     size_t size = 0;
     *out = (srv_slot_file_report){0};
@@ -128,11 +135,11 @@ mo_status srv_slot_save(srv_engine *e, int slot, const char *directory, const ch
     return status;
 }
 
-mo_status srv_slot_restore(srv_engine *e, int slot, const char *directory, const char *name,
-                           srv_slot_file_report *out, mo_error *err)
+mo_status srv_slot_restore(srv_engine *e, int slot, const srv_caller *caller, const char *directory,
+                           const char *name, srv_slot_file_report *out, mo_error *err)
 {
     srv_cachedir *dir;
-    deed d = {.engine = e, .slot = slot, .err = err};
+    deed d = {.engine = e, .slot = slot, .caller = caller, .err = err};
     uint8_t *bytes = NULL;
     size_t size = 0;
     *out = (srv_slot_file_report){0};
@@ -157,10 +164,13 @@ mo_status srv_slot_restore(srv_engine *e, int slot, const char *directory, const
     return status;
 }
 
-mo_status srv_slot_erase(srv_engine *e, int slot, int64_t *tokens, mo_error *err)
+mo_status srv_slot_erase(srv_engine *e, int slot, const srv_caller *caller, int64_t *tokens, mo_error *err)
 {
-    deed d = {.engine = e, .slot = slot, .err = err};
+    deed d = {.engine = e, .slot = slot, .caller = caller, .err = err};
     const mo_status status = do_it(e, put, &d);
     *tokens = status == MO_OK ? d.count : 0;
+    if (*tokens > 0) {
+        srv_engine_trim(e);
+    }
     return status;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "base/wait.h"
 #include "server/common/log.h"
 #include "server/status/expert_map.h"
@@ -16,6 +17,7 @@ enum { LISTENERS_MAX = 64, PERIOD_MS = 250 };
 typedef struct listener {
     srv_request *request;
     bool experts, log;  /* wants these too */
+    bool no_log;        /* wants what only administrators see */
     bool fresh;         /* has heard nothing yet */
     uint64_t next_line; /* of the log */
 } listener;
@@ -85,6 +87,12 @@ static void tell(srv_events *e, round *r)
         if (l->log) {
             tell_log(l, &r->text);
         }
+        if (l->no_log && l->fresh) {
+            static const char text[] =
+                "event: log\ndata: {\"lines\":[{\"number\":1,\"text\":\"The log: " SRV_NEEDS_ADMIN
+                "\"}]}\n\n";
+            srv_stream_write(l->request, text, sizeof text - 1);
+        }
         l->fresh = false;
     }
 }
@@ -108,7 +116,7 @@ static bool renew(srv_writer *w, srv_writer *text)
 static void look(srv_events *e, round *r, bool experts)
 {
     json_t *root = srv_status_json(e->status, false);
-    char *status = json_dumps(root, JSON_COMPACT);
+    char *status = mo_json_dump(root, JSON_COMPACT);
     json_decref(root);
     srv_writer_empty(&r->text);
     srv_put_literal(&r->text, "data: ");
@@ -213,11 +221,13 @@ void srv_events_close(srv_events *e)
 
 void srv_events_add(srv_events *e, srv_request *q, bool experts, bool log)
 {
+    const bool admin = srv_request_caller(q).admin; /* the log says what others ask */
     pthread_mutex_lock(&e->mutex);
     const bool room = e->count < LISTENERS_MAX && !e->closing;
     if (room) {
         srv_stream_open(q, SRV_STREAM_SSE, 0);
-        e->listeners[e->count++] = (listener){.request = q, .experts = experts, .log = log, .fresh = true};
+        e->listeners[e->count++] = (listener){
+            .request = q, .experts = experts, .log = log && admin, .no_log = log && !admin, .fresh = true};
         pthread_cond_broadcast(&e->came);
     }
     pthread_mutex_unlock(&e->mutex);

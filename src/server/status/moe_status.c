@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "server/common/body.h"
 #include "server/status/model_json.h"
 #include "server/status/status.h"
@@ -135,11 +136,15 @@ static char *read_profile(srv_request *q, mo_model *model, bool *keep)
         report_cache(q, model);
         return NULL;
     }
+    if (!srv_request_caller(q).admin) {
+        srv_reply_refusal(q, SRV_FAULT_FORBIDDEN, NULL, SRV_NEEDS_ADMIN);
+        return NULL;
+    }
     root = body.length > 0 ? srv_body_json(body) : json_loads(query ? query : "", 0, NULL);
     if (json_is_object(root)) {
         *keep = json_is_true(json_object_get(root, "save_to_disk"));
         json_object_del(root, "save_to_disk");
-        json = json_dumps(root, JSON_COMPACT);
+        json = mo_json_dump(root, JSON_COMPACT);
     }
     json_decref(root);
     if (!json) {
@@ -204,8 +209,8 @@ static void apply_profile(void *owner, srv_request *q)
 
 const srv_route srv_moe_routes[] = {
     {"GET", "/moe-layer-perf", get_perf, SRV_STATUS},
-    {"POST", "/moe-layer-perf", set_perf, SRV_STATUS},
+    {"POST", "/moe-layer-perf", set_perf, SRV_STATUS | SRV_ADMIN},
     {"GET", "/moe-hot-cache", apply_profile, 0},
-    {"POST", "/moe-hot-cache", apply_profile, 0},
+    {"POST", "/moe-hot-cache", apply_profile, SRV_ADMIN},
     {NULL, NULL, NULL, 0},
 };

@@ -34,10 +34,11 @@ static void cancel(void *owner, srv_request *q)
     const mo_text body = srv_request_body(q);
     json_t *root = srv_body_json(body);
     const char *id = json_string_value(json_object_get(root, "id"));
+    const char *whose = srv_request_caller(q).admin ? NULL : srv_request_owner(q);
     if (!id) {
         srv_reply_refusal(q, SRV_FAULT_REQUEST, "id",
                           "expected the id of an answer, as returned to its client");
-    } else if (!srv_running_stop(((const srv_status *)owner)->running, id)) {
+    } else if (!srv_running_stop(((const srv_status *)owner)->running, id, whose)) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, "id", "no running answer has that id");
     } else {
         srv_reply_json(q, 200, json_pack("{s:s, s:b}", "id", id, "cancelled", 1));

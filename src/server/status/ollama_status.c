@@ -69,7 +69,7 @@ static void ps(void *owner, srv_request *q)
 }
 
 /* What a template can do is seen in what it looks at. */
-static json_t *capabilities(const char *template)
+static json_t *capabilities(const char *template, bool pictures)
 {
     json_t *list = json_pack("[s]", "completion");
     if (template && strstr(template, "tools")) {
@@ -77,6 +77,9 @@ static json_t *capabilities(const char *template)
     }
     if (template && (strstr(template, "think") || strstr(template, "reasoning"))) {
         json_array_append_new(list, json_string("thinking"));
+    }
+    if (pictures) {
+        json_array_append_new(list, json_string("vision"));
     }
     return list;
 }
@@ -125,7 +128,7 @@ static void show(void *owner, srv_request *q)
                       "parameters", "", "template", text ? text : "", "modified_at",
                       srv_time_text((struct timespec){.tv_sec = r.modified}, 9, modified, sizeof modified),
                       "details", srv_model_json_details(&r), "model_info", info, "capabilities",
-                      capabilities(text)));
+                      capabilities(text, r.pictures)));
         json_decref(template);
         mo_file_close(file);
         srv_request_end(q);
@@ -162,11 +165,11 @@ const srv_route srv_ollama_status_routes[] = {
     {"GET", "/api/tags", tags, SRV_STATUS},
     {"GET", "/api/ps", ps, SRV_STATUS},
     {"POST", "/api/show", show, SRV_STATUS},
-    {"POST", "/api/pull", pull, SRV_STATUS},
-    {"POST", "/api/push", unsupported, SRV_STATUS},
-    {"POST", "/api/create", unsupported, SRV_STATUS},
-    {"POST", "/api/copy", unsupported, SRV_STATUS},
-    {"DELETE", "/api/delete", unsupported, SRV_STATUS},
-    {"POST", "/api/blobs/{*}", unsupported, SRV_STATUS},
+    {"POST", "/api/pull", pull, SRV_STATUS | SRV_ADMIN},
+    {"POST", "/api/push", unsupported, SRV_STATUS | SRV_ADMIN},
+    {"POST", "/api/create", unsupported, SRV_STATUS | SRV_ADMIN},
+    {"POST", "/api/copy", unsupported, SRV_STATUS | SRV_ADMIN},
+    {"DELETE", "/api/delete", unsupported, SRV_STATUS | SRV_ADMIN},
+    {"POST", "/api/blobs/{*}", unsupported, SRV_STATUS | SRV_ADMIN},
     {NULL, NULL, NULL, 0},
 };

@@ -122,16 +122,6 @@ static void put_jobs(srv_writer *w, const srv_engine_report *t)
         (double)t->disk_failures);
 }
 
-/* Of one model: where experts were found, and what went over which wire. */
-typedef struct tiers {
-    char id[256]; /* as a label's value */
-    uint64_t device_hits, ram_hits, disk_misses;
-    uint64_t disk_bytes, link_bytes, cpu_bytes;
-    bool device; /* there is one */
-    uint64_t updates, exchanged;
-    double hot_ratio, hot_bytes;
-} tiers;
-
 static void put_label_text(const char *text, char *out, size_t size)
 {
     size_t used = 0;
@@ -143,6 +133,77 @@ static void put_label_text(const char *text, char *out, size_t size)
     }
     out[used] = '\0';
 }
+
+/* A statistic of all models together. */
+static double sum_of(srv_models *models, const char *stat)
+{
+    double sum = 0;
+    for (int i = 0, n = srv_models_count(models); i < n; i++) {
+        srv_model *model = srv_models_peek(models, i);
+        double each = 0;
+        if (model) {
+            sum += mo_model_stats(srv_model_mo(model), &stat, 1, &each, NULL) == MO_OK ? each : 0;
+            srv_models_unpeek(model);
+        }
+    }
+    return sum;
+}
+
+/* By llama-server's names. */
+static void put_drafts(srv_writer *w, srv_models *models)
+{
+    one(w, "llamacpp:spec_decode_num_draft_tokens_total", "counter",
+        "Tokens guessed by speculative decoding.", sum_of(models, "speculation.drafted"));
+    one(w, "llamacpp:spec_decode_num_accepted_tokens_total", "counter",
+        "Guessed tokens that became part of an answer.", sum_of(models, "speculation.accepted"));
+    one(w, "llamacpp:spec_decode_num_drafts_total", "counter", "Tokens that had guesses behind them.",
+        sum_of(models, "speculation.checked"));
+}
+
+/* Of models that guess, by the table of statistics. */
+static void put_speculation(srv_writer *w, srv_models *models)
+{
+    static const struct {
+        const char *name, *kind, *help, *stat;
+    } metrics[] = {
+        {"moraine_draft_tokens_total", "counter", "Tokens guessed by speculative decoding.",
+         "speculation.drafted"},
+        {"moraine_draft_tokens_accepted_total", "counter", "Guessed tokens that became part of an answer.",
+         "speculation.accepted"},
+        {"moraine_draft_tokens_per_step", "gauge", "Tokens of a sequence by a step with guesses, on average.",
+         "speculation.tokens_per_step"},
+        {"moraine_draft_gain", "gauge", "Estimated generation speed over that without guesses.",
+         "speculation.gain"},
+    };
+    for (size_t k = 0; k < sizeof metrics / sizeof *metrics; k++) {
+        head(w, metrics[k].name, metrics[k].kind, metrics[k].help);
+        for (int i = 0, n = srv_models_count(models); i < n; i++) {
+            srv_model *model = srv_models_peek(models, i);
+            const char *const stats[] = {"speculation.draft_max", metrics[k].stat};
+            double values[2] = {0};
+            char id[256], label[320];
+            if (model && mo_model_stats(srv_model_mo(model), stats, 2, values, NULL) == MO_OK &&
+                values[0] > 0) {
+                put_label_text(srv_model_id(model), id, sizeof id);
+                snprintf(label, sizeof label, "{model=\"%.255s\"}", id);
+                value(w, metrics[k].name, label, values[1]);
+            }
+            if (model) {
+                srv_models_unpeek(model);
+            }
+        }
+    }
+}
+
+/* Of one model: where experts were found, and what went over which wire. */
+typedef struct tiers {
+    char id[256]; /* as a label's value */
+    uint64_t device_hits, ram_hits, disk_misses;
+    uint64_t disk_bytes, link_bytes, cpu_bytes;
+    bool device; /* there is one */
+    uint64_t updates, exchanged;
+    double hot_ratio, hot_bytes;
+} tiers;
 
 static void read_tiers(srv_model *model, tiers *out)
 {
@@ -245,6 +306,8 @@ static void put_all(srv_writer *out, srv_status *status)
     put_jobs(out, &totals);
     put_http(out, &http);
     put_tiers(out, models);
+    put_drafts(out, models);
+    put_speculation(out, models);
     one(out, "moraine_uptime_seconds", "gauge", "Time since the server started.",
         mo_clock_s() - status->begun_s);
 }
@@ -258,6 +321,9 @@ static void metrics(void *owner, srv_request *q)
         return;
     }
     srv_writer w = {0};
+    char begun[32];
+    snprintf(begun, sizeof begun, "%lld", (long long)status->begun);
+    srv_reply_header(q, "Process-Start-Time-Unix", begun);
     put_all(&w, status);
     srv_reply(q, w.failed ? 500 : 200, "text/plain; version=0.0.4", w.failed ? "" : w.data,
               w.failed ? 0 : w.length);

@@ -46,11 +46,11 @@ static json_t *kept_json(const srv_kept_report *k)
     return out;
 }
 
-static json_t *answers_json(srv_running *running)
+static json_t *answers_json(srv_running *running, const char *owner)
 {
     char ids[ANSWERS_MAX][SRV_RUNNING_ID];
     json_t *list = json_array();
-    const int count = srv_running_list(running, ids, ANSWERS_MAX);
+    const int count = srv_running_list(running, owner, ids, ANSWERS_MAX);
     for (int i = 0; i < count && i < ANSWERS_MAX; i++) {
         json_array_append_new(list, json_string(ids[i]));
     }
@@ -58,10 +58,11 @@ static json_t *answers_json(srv_running *running)
 }
 
 /* What is kept, to be freed, and how many; NULL: no memory. */
-static srv_kept_report *read_kept(srv_engine *engine, int *count)
+static srv_kept_report *read_kept(srv_engine *engine, const srv_request *q, int *count)
 {
+    const srv_caller caller = srv_request_caller(q);
     srv_kept_report *list = calloc(KEPT_MAX, sizeof *list);
-    *count = list ? srv_engine_kept(engine, list, KEPT_MAX) : 0;
+    *count = list ? srv_engine_kept(engine, &caller, list, KEPT_MAX) : 0;
     *count = *count < KEPT_MAX ? *count : KEPT_MAX;
     return list;
 }
@@ -75,7 +76,7 @@ static void list_sessions(void *owner, srv_request *q)
         return;
     }
     srv_engine *engine = srv_model_engine(model);
-    srv_kept_report *list = read_kept(engine, &count);
+    srv_kept_report *list = read_kept(engine, q, &count);
     srv_engine_report r;
     srv_engine_describe(engine, &r);
     json_t *sessions = json_array();
@@ -83,11 +84,12 @@ static void list_sessions(void *owner, srv_request *q)
         json_array_append_new(sessions, kept_json(&list[i]));
     }
     free(list);
-    srv_reply_json(q, 200,
-                   json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o}", "model", srv_model_id(model), "sessions",
-                             sessions, "bytes", (json_int_t)r.kept_bytes, "disk_bytes",
-                             (json_int_t)r.disk_bytes, "disk_failures", (json_int_t)r.disk_failures, "jobs",
-                             srv_jobs_json(engine), "answers", answers_json(status->running)));
+    srv_reply_json(
+        q, 200,
+        json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o}", "model", srv_model_id(model), "sessions", sessions,
+                  "bytes", (json_int_t)r.kept_bytes, "disk_bytes", (json_int_t)r.disk_bytes, "disk_failures",
+                  (json_int_t)r.disk_failures, "jobs", srv_jobs_json(engine), "answers",
+                  answers_json(status->running, srv_request_caller(q).admin ? NULL : srv_request_owner(q))));
     srv_request_end(q);
     srv_models_unpeek(model);
 }
@@ -96,7 +98,7 @@ static void reply_session(srv_request *q, srv_engine *engine, const char *id)
 {
     json_t *found = NULL;
     int count;
-    srv_kept_report *list = read_kept(engine, &count);
+    srv_kept_report *list = read_kept(engine, q, &count);
     for (int i = 0; i < count && !found; i++) {
         found = strcmp(list[i].id, id) == 0 ? kept_json(&list[i]) : NULL;
     }
@@ -143,6 +145,7 @@ static void change_session(void *owner, srv_request *q)
     const mo_text body = srv_request_body(q);
     srv_model *model = srv_asked_model(status->models, q, NULL);
     srv_prefix_wanted wanted;
+    const srv_caller caller = srv_request_caller(q);
     char id[32];
     mo_error err;
     if (!model) {
@@ -151,7 +154,7 @@ static void change_session(void *owner, srv_request *q)
     json_t *root = srv_body_json(body);
     if (read_wanted(root, q, &wanted)) {
         srv_engine *engine = srv_model_engine(model);
-        if (srv_engine_change_kept(engine, srv_request_part(q, 0), &wanted, id, &err) == MO_OK) {
+        if (srv_engine_change_kept(engine, srv_request_part(q, 0), &caller, &wanted, id, &err) == MO_OK) {
             reply_session(q, engine, id);
         } else {
             srv_reply_refusal(q, err.status == MO_ENOENT ? SRV_FAULT_NOT_FOUND : SRV_FAULT_REQUEST, NULL,
@@ -165,12 +168,13 @@ static void change_session(void *owner, srv_request *q)
 static void drop_sessions(void *owner, srv_request *q)
 {
     const srv_status *status = owner;
+    const srv_caller caller = srv_request_caller(q);
     const char *id = srv_request_part(q, 0);
     srv_model *model = srv_asked_model(status->models, q, NULL);
     if (!model) {
         return;
     }
-    const int dropped = srv_engine_drop_kept(srv_model_engine(model), *id ? id : NULL);
+    const int dropped = srv_engine_drop_kept(srv_model_engine(model), *id ? id : NULL, &caller);
     srv_models_unpeek(model);
     if (*id && dropped == 0) {
         srv_reply_refusal(q, SRV_FAULT_NOT_FOUND, NULL, "no session with that id is cached");

@@ -17,30 +17,30 @@ enum { SLOTS_MAX = 256, FILE_NAME_MAX = 200 };
 static json_t *slot_parameters_json(const srv_slot_report *s)
 {
     const mo_generation_options *o = &s->generation;
-    return json_pack(
-        "{s:f, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:f}", "temperature", (double)o->temperature,
-        "top_k", (json_int_t)o->top_k, "top_p", (double)o->top_p, "min_p", (double)o->min_p, "seed",
-        (json_int_t)o->seed, "n_predict", (json_int_t)o->max_tokens, "max_tokens", (json_int_t)o->max_tokens,
-        "repeat_penalty", (double)o->repeat_penalty, "repeat_last_n", (json_int_t)o->penalty_last,
-        "presence_penalty", (double)o->presence_penalty, "frequency_penalty", (double)o->frequency_penalty);
+    return json_pack("{s:f, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:i, s:i, s:f}", "temperature",
+                     (double)o->temperature, "top_k", (json_int_t)o->top_k, "top_p", (double)o->top_p,
+                     "min_p", (double)o->min_p, "seed", (json_int_t)o->seed, "n_predict",
+                     (json_int_t)o->max_tokens, "max_tokens", (json_int_t)o->max_tokens, "repeat_penalty",
+                     (double)o->repeat_penalty, "repeat_last_n", (json_int_t)o->penalty_last,
+                     "presence_penalty", (double)o->presence_penalty, "frequency_penalty",
+                     (double)o->frequency_penalty, "speculative.n_max", o->draft_max, "speculative.n_min",
+                     o->draft_min, "speculative.p_min", (double)o->draft_p_min);
 }
 
-static json_t *slot_json(int id, const srv_slot_report *s)
+/* One that is free shows nothing of the last job, and another client's only that it is busy. */
+static json_t *slot_json(int id, const srv_slot_report *s, bool own)
 {
     json_t *slot = json_pack("{s:i, s:I, s:b, s:b}", "id", id, "n_ctx", (json_int_t)s->context,
-                             "is_processing", s->job != 0, "speculative", 0);
-    if (s->job || s->last_job) {
-        json_t *next = json_pack("[{s:b, s:b, s:I, s:I}]", "has_next_token", s->job != 0, "has_new_line", 0,
-                                 "n_remain", (json_int_t)s->remaining, "n_decoded", (json_int_t)s->generated);
+                             "is_processing", s->job != 0, "speculative", own && s->speculates);
+    if (s->job && own) {
+        json_t *next = json_pack("[{s:b, s:b, s:I, s:I}]", "has_next_token", 1, "has_new_line", 0, "n_remain",
+                                 (json_int_t)s->remaining, "n_decoded", (json_int_t)s->generated);
         json_t *more =
-            json_pack("{s:I, s:I, s:I, s:I, s:o}", "id_task", (json_int_t)(s->job ? s->job : s->last_job),
-                      "n_prompt_tokens", (json_int_t)s->prompt_tokens, "n_prompt_tokens_processed",
-                      (json_int_t)s->prompt_done, "n_prompt_tokens_cache", (json_int_t)s->cached_tokens,
-                      "next_token", next);
+            json_pack("{s:I, s:I, s:I, s:I, s:o}", "id_task", (json_int_t)s->job, "n_prompt_tokens",
+                      (json_int_t)s->prompt_tokens, "n_prompt_tokens_processed", (json_int_t)s->prompt_done,
+                      "n_prompt_tokens_cache", (json_int_t)s->cached_tokens, "next_token", next);
         json_object_update(slot, more);
         json_decref(more);
-    }
-    if (s->job) {
         json_object_set_new(slot, "params", slot_parameters_json(s));
     }
     return slot;
@@ -52,6 +52,7 @@ static void slots(void *owner, srv_request *q)
     static const char switched_off[] = "this endpoint was disabled when the server was started";
     srv_slot_report list[SLOTS_MAX];
     const char *need = srv_request_query(q, "fail_on_no_slot");
+    const srv_caller caller = srv_request_caller(q);
     bool any_free = false;
     if (status->no_slots) {
         srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL, switched_off);
@@ -66,7 +67,7 @@ static void slots(void *owner, srv_request *q)
     if (model) {
         const int count = srv_engine_slots(srv_model_engine(model), list, SLOTS_MAX);
         for (int i = 0; i < count && i < SLOTS_MAX; i++) {
-            json_array_append_new(all, slot_json(i, &list[i]));
+            json_array_append_new(all, slot_json(i, &list[i], srv_caller_sees(&caller, list[i].owner)));
             any_free = any_free || list[i].job == 0;
         }
         srv_models_unpeek(model);
@@ -90,6 +91,16 @@ static bool is_file_name(const char *name)
            !strchr(name, '\\');
 }
 
+/* Files of clients have names of their own, so that none reads another's. Administrators see all by these names. */
+static void file_of(const srv_caller *caller, const char *name, char *out, size_t size)
+{
+    if (caller->admin || !caller->owner) {
+        snprintf(out, size, "%s", name ? name : "");
+    } else {
+        snprintf(out, size, "%016llx.%s", (unsigned long long)caller->owner, name ? name : "");
+    }
+}
+
 static void refuse_deed(srv_request *q, const mo_error *err)
 {
     char text[1024];
@@ -97,6 +108,7 @@ static void refuse_deed(srv_request *q, const mo_error *err)
     switch (err->status) {
     case MO_ECANCELLED: srv_reply_refusal(q, SRV_FAULT_UNAVAILABLE, NULL, text); break;
     case MO_EUNSUPPORTED: srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL, text); break;
+    case MO_ENOENT: srv_reply_refusal(q, SRV_FAULT_FORBIDDEN, NULL, text); break;
     case MO_EINVAL:
     case MO_EFORMAT: srv_reply_refusal(q, SRV_FAULT_REQUEST, NULL, text); break;
     default: srv_reply_refusal(q, SRV_FAULT_SERVER, NULL, text); break;
@@ -108,17 +120,20 @@ static void act(const srv_status *status, srv_request *q, srv_engine *engine, in
                 const char *name)
 {
     const double begin = mo_clock_s();
+    const srv_caller caller = srv_request_caller(q);
+    char file[FILE_NAME_MAX + 32];
     srv_slot_file_report r;
     mo_error err = {0};
     int64_t erased;
+    file_of(&caller, name, file, sizeof file);
     if (strcmp(action, "erase") == 0) {
-        if (srv_slot_erase(engine, slot, &erased, &err) != MO_OK) {
+        if (srv_slot_erase(engine, slot, &caller, &erased, &err) != MO_OK) {
             refuse_deed(q, &err);
             return;
         }
         srv_reply_json(q, 200, json_pack("{s:i, s:I}", "id_slot", slot, "n_erased", (json_int_t)erased));
     } else if (strcmp(action, "save") == 0) {
-        if (srv_slot_save(engine, slot, status->slot_directory, name, &r, &err) != MO_OK) {
+        if (srv_slot_save(engine, slot, &caller, status->slot_directory, file, &r, &err) != MO_OK) {
             refuse_deed(q, &err);
             return;
         }
@@ -127,7 +142,7 @@ static void act(const srv_status *status, srv_request *q, srv_engine *engine, in
                                  "n_saved", (json_int_t)r.tokens, "n_written", (json_int_t)r.bytes, "timings",
                                  "save_ms", 1e3 * (mo_clock_s() - begin)));
     } else {
-        if (srv_slot_restore(engine, slot, status->slot_directory, name, &r, &err) != MO_OK) {
+        if (srv_slot_restore(engine, slot, &caller, status->slot_directory, file, &r, &err) != MO_OK) {
             refuse_deed(q, &err);
             return;
         }
@@ -148,11 +163,10 @@ static void change_slot(void *owner, srv_request *q)
     for (size_t i = 0; action && i < sizeof actions / sizeof *actions; i++) {
         known = known || strcmp(action, actions[i]) == 0;
     }
-    if (status->no_slots || !status->slot_directory) {
+    if (!status->slot_directory) { /* --no-slots is about the list, as in llama-server */
         srv_reply_refusal(q, SRV_FAULT_NOT_SUPPORTED, NULL,
-                          status->no_slots ? "this endpoint was disabled when the server was started"
-                                           : "saving and restoring slots requires a directory given when "
-                                             "the server is started; prefixes are cached automatically");
+                          "saving and restoring slots requires a directory given when the server is started; "
+                          "prefixes are cached automatically");
         return;
     }
     if (!known) {

@@ -13,9 +13,56 @@
 
 /* ---- Models ---- */
 
+/* Anthropic's clients are told by a header. */
+static bool asks_anthropic(const srv_request *q)
+{
+    return srv_request_header(q, "anthropic-version") != NULL;
+}
+
+static json_t *anthropic_model(const srv_model_report *r)
+{
+    char created[48];
+    return json_pack("{s:s, s:s, s:s, s:s}", "type", "model", "id", r->id, "display_name", r->id,
+                     "created_at",
+                     srv_time_text((struct timespec){.tv_sec = r->modified}, 0, created, sizeof created));
+}
+
+/* One page, which ?limit=, ?after_id= and ?before_id= make smaller. */
+static void list_anthropic(srv_models *models, srv_request *q)
+{
+    const char *limit = srv_request_query(q, "limit"), *after = srv_request_query(q, "after_id"),
+               *before = srv_request_query(q, "before_id");
+    const int count = srv_models_count(models);
+    const int most = limit && atoi(limit) > 0 ? atoi(limit) : count;
+    int begin = after ? srv_models_find(models, after) + 1 : 0;
+    int end = before && srv_models_find(models, before) >= 0 ? srv_models_find(models, before) : count;
+    if (before && !after) {
+        begin = end > most ? end - most : 0;
+    }
+    const bool more = end - begin > most;
+    end = more ? begin + most : end;
+    json_t *data = json_array();
+    srv_model_report r;
+    for (int i = begin; i < end; i++) {
+        if (srv_models_describe(models, i, &r)) {
+            json_array_append_new(data, anthropic_model(&r));
+        }
+    }
+    json_t *none = json_null(), *first = json_object_get(json_array_get(data, 0), "id"),
+           *last = json_object_get(json_array_get(data, json_array_size(data) - 1), "id");
+    srv_reply_json(q, 200,
+                   json_pack("{s:o, s:b, s:O, s:O}", "data", data, "has_more", more, "first_id",
+                             first ? first : none, "last_id", last ? last : none));
+    srv_request_end(q);
+}
+
 static void list_models(void *owner, srv_request *q)
 {
     srv_models *models = ((const srv_status *)owner)->models;
+    if (asks_anthropic(q)) {
+        list_anthropic(models, q);
+        return;
+    }
     json_t *data = json_array(), *others = json_array();
     srv_model_report r;
     for (int i = 0, count = srv_models_count(models); i < count; i++) {
@@ -37,7 +84,8 @@ static void one_model(void *owner, srv_request *q)
         srv_reply_refusal(q, SRV_FAULT_MODEL, NULL, "there is no model of that name");
         return;
     }
-    srv_reply_json(q, 200, srv_model_json_openai(models, index, &r));
+    srv_reply_json(q, 200,
+                   asks_anthropic(q) ? anthropic_model(&r) : srv_model_json_openai(models, index, &r));
     srv_request_end(q);
 }
 
@@ -138,26 +186,21 @@ static void props(void *owner, srv_request *q)
     json_t *bos = file ? srv_metadata_token(file, "tokenizer.ggml.bos_token_id") : json_string("");
     json_t *eos = file ? srv_metadata_token(file, "tokenizer.ggml.eos_token_id") : json_string("");
     mo_file_close(file);
-    srv_model *model = srv_models_peek(models, index);
-    const srv_defaults none = srv_defaults_none(), *given = model ? srv_model_defaults(model) : &none;
-    if (given->template_text) {
+    if (r.defaults->template_text) {
         json_decref(template);
-        template = srv_json_ctext(given->template_text);
+        template = srv_json_ctext(r.defaults->template_text);
     }
     json_t *settings =
-        json_pack("{s:I, s:o}", "n_ctx", (json_int_t)r.context, "params", parameters_json(given));
-    if (model) {
-        srv_models_unpeek(model);
-    }
+        json_pack("{s:I, s:o}", "n_ctx", (json_int_t)r.context, "params", parameters_json(r.defaults));
     snprintf(build, sizeof build, "moraine %s", mo_version());
     json_t *root = json_pack(
         "{s:o, s:i, s:s, s:o, s:s, s:{s:b, s:b, s:b}, s:o, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:{s:b, s:b}}",
         "default_generation_settings", settings, "total_slots", r.parallel, "model_alias", r.id, "model_path",
-        srv_json_ctext(srv_file_name(r.path)), "model_ftype", r.format, "modalities", "vision", 0, "audio", 0,
-        "video", 0, "chat_template", template ? template : json_string(""), "bos_token", bos, "eos_token",
-        eos, "build_info", build, "is_sleeping", r.state != SRV_MODEL_LOADED, "endpoint_slots",
-        !status->no_slots, "endpoint_props", 0, "endpoint_metrics", !status->no_metrics, "chat_template_caps",
-        "supports_tools", 1, "supports_system_role", 1);
+        srv_json_ctext(srv_file_name(r.path)), "model_ftype", r.format, "modalities", "vision",
+        (int)r.pictures, "audio", 0, "video", 0, "chat_template", template ? template : json_string(""),
+        "bos_token", bos, "eos_token", eos, "build_info", build, "is_sleeping", r.state != SRV_MODEL_LOADED,
+        "endpoint_slots", !status->no_slots, "endpoint_props", 0, "endpoint_metrics", !status->no_metrics,
+        "chat_template_caps", "supports_tools", 1, "supports_system_role", 1);
     srv_reply_json(q, 200, root);
     srv_request_end(q);
 }
@@ -171,10 +214,10 @@ static void change_props(void *owner, srv_request *q)
 const srv_route srv_status_routes[] = {
     {"GET", "[/v1]/models", list_models, SRV_STATUS},
     {"GET", "[/v1]/models/{*}", one_model, SRV_STATUS},
-    {"POST", "[/v1]/models/load", load_model, 0},
-    {"POST", "[/v1]/models/unload", unload_model, SRV_STATUS},
+    {"POST", "[/v1]/models/load", load_model, SRV_ADMIN},
+    {"POST", "[/v1]/models/unload", unload_model, SRV_STATUS | SRV_ADMIN},
     {"GET", "/props", props, SRV_STATUS},
-    {"POST", "/props", change_props, SRV_STATUS},
+    {"POST", "/props", change_props, SRV_STATUS | SRV_ADMIN},
     {NULL, NULL, NULL, 0},
 };
 
@@ -251,6 +294,6 @@ static void set_scales(void *owner, srv_request *q)
 
 const srv_route srv_adapter_routes[] = {
     {"GET", "/lora-adapters", list_adapters, SRV_STATUS},
-    {"POST", "/lora-adapters", set_scales, 0},
+    {"POST", "/lora-adapters", set_scales, SRV_ADMIN},
     {NULL, NULL, NULL, 0},
 };

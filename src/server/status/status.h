@@ -17,6 +17,7 @@ typedef struct srv_status {
     bool no_slots, no_metrics;  /* those endpoints are switched off */
     const char *slot_directory; /* slots are saved there; NULL: they cannot be */
     double begun_s;             /* by the monotonic clock */
+    int64_t begun;              /* Unix time */
     pthread_mutex_t scraping;   /* of `scraped` */
     srv_engine_report scraped;  /* what /metrics said last */
 } srv_status;

@@ -69,6 +69,25 @@ static json_t *device_json(mo_model *model)
                                ratio((double)d.hits, (double)d.asked), "bytes", (json_int_t)d.slot_bytes));
 }
 
+/* By the table of statistics; null: nothing is guessed. */
+static json_t *speculation_json(mo_model *model)
+{
+    static const char *const names[] = {"draft_max", "drafted", "accepted", "tokens_per_step", "gain"};
+    static const char *const stats[] = {"speculation.draft_max", "speculation.drafted",
+                                        "speculation.accepted", "speculation.tokens_per_step",
+                                        "speculation.gain"};
+    double values[5];
+    if (mo_model_stats(model, stats, 5, values, NULL) != MO_OK || values[0] == 0) {
+        return json_null();
+    }
+    json_t *out = json_object();
+    for (int i = 0; i < 5; i++) {
+        json_object_set_new(out, names[i],
+                            i < 3 ? json_integer((json_int_t)values[i]) : json_real(values[i]));
+    }
+    return out;
+}
+
 static json_t *wire_json(const char *name, uint64_t bytes, double bytes_s, double probed)
 {
     return json_pack("{s:s, s:I, s:f, s:f}", "name", name, "bytes", (json_int_t)bytes, "bytes_s", bytes_s,
@@ -148,13 +167,13 @@ static json_t *loaded_json(srv_model *model)
     mo_counter_report counters;
     mo_model_describe(mo, &info, sizeof info);
     mo_model_counters(mo, &counters, sizeof counters);
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "architecture",
-                     info.architecture, "isa", info.isa, "threads", info.threads, "layers", info.layers,
-                     "experts", info.experts, "experts_used", info.experts_used, "bytes_per_token",
-                     (json_int_t)info.bytes_per_token, "expert_picks", (json_int_t)counters.expert_picks,
-                     "experts_run", (json_int_t)counters.experts_run, "now", now_json(&pulse), "wires",
-                     wires_json(mo, &pulse), "tiers", tiers_json(mo), "device", device_json(mo), "engine",
-                     engine_json(srv_model_engine(model)));
+    return json_pack(
+        "{s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "architecture",
+        info.architecture, "isa", info.isa, "threads", info.threads, "layers", info.layers, "experts",
+        info.experts, "experts_used", info.experts_used, "bytes_per_token", (json_int_t)info.bytes_per_token,
+        "expert_picks", (json_int_t)counters.expert_picks, "experts_run", (json_int_t)counters.experts_run,
+        "now", now_json(&pulse), "wires", wires_json(mo, &pulse), "tiers", tiers_json(mo), "device",
+        device_json(mo), "speculation", speculation_json(mo), "engine", engine_json(srv_model_engine(model)));
 }
 
 static json_t *model_json(srv_models *models, int index)

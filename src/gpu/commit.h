@@ -1,0 +1,11 @@
+/* Commit: the end of a step with drafts on a device, as engine/commit.c on the CPU. Private to the gpu's files. */
+#ifndef MO_GPU_COMMIT_H
+#define MO_GPU_COMMIT_H
+
+#include "gpu/ops.h"
+
+/* Applies drafts->accepted[count] to the states of the device's recurrent layers, but for those in skip[layers] (NULL: of all). Does not
+ * wait. */
+mo_status mo_gpu_commit(mo_gpu_drafts *drafts, mo_gpu_link *link, int count, const bool *skip, mo_error *err);
+
+#endif
