@@ -17,5 +17,5 @@ model() { # NAME LAYERS: path
 }
 
 models=("$(model qwen3-30b-a3b 4)" "$(model gpt-oss-20b 2)" "$(model olmoe-1b-7b 4)" "$(model qwen1.5-moe-a2.7b 3)" "$(model smollm2-1.7b 8)")
-"$moraine" probe "${models[0]}" --device none >&2
+"$moraine" probe "${models[0]}" --force --device none >&2
 python3 bench/expected.py "$moraine" "${models[@]}"

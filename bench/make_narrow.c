@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     mo_synth_options options = mo_synth_options_default();
     options.overwrite = true;
     mo_error err;
-    if (mo_synth_write(&shape, argv[2], &options, NULL, NULL, &err) != MO_OK) {
+    if (mo_synth_write(&shape, NULL, argv[2], &options, NULL, NULL, &err) != MO_OK) {
         fprintf(stderr, "make_narrow: %s\n", err.detail);
         return 1;
     }

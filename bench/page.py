@@ -5,7 +5,8 @@ measured is more than with the real ones.
 
 In each round an answer is decoded alone, watched by a client that reads the map's events as the page does, and watched by the page with its
 map in Debian's Chromium on this machine, in changing order. Printed are medians over the rounds: tokens/s, their ratio to those alone of the same
-round, and the processor time of the server per token. The server has one thread, so that the browser has a core of its own.
+round, the processor time of the server per token, and that of the browser per second: all of its processes, which draw without a GPU. The server
+has one thread, so that the browser has a core of its own.
 """
 import http.client
 import json
@@ -67,6 +68,9 @@ class Nobody:
     def __init__(self, server):
         pass
 
+    def work(self):
+        return 0
+
     def close(self):
         pass
 
@@ -84,6 +88,9 @@ class Stream:
     def read(self):
         while not self.done:
             self.bytes += len(self.answer.read1(1 << 20))
+
+    def work(self):
+        return 0
 
     def close(self):
         self.done = True
@@ -105,11 +112,26 @@ class Browser:
                     break
             threading.Thread(target=self.process.stderr.read, daemon=True).start()
 
+    def work(self):
+        """Processor time of all its processes so far, in seconds: they are a session of their own."""
+        ticks = 0
+        for name in os.listdir("/proc"):
+            try:
+                with open("/proc/%s/stat" % name) as f:
+                    fields = f.read().rpartition(")")[2].split()
+            except (OSError, ValueError):
+                continue  # no process, or one that has just ended
+            ticks += int(fields[11]) + int(fields[12]) if int(fields[3]) == self.process.pid else 0
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def page(self, server):
         """Opens the page with the map; close() closes it."""
         browser, tab = self, json.loads(ask(self.port, "PUT", "/json/new?http://127.0.0.1:%d/#experts" % server.port))
 
         class Page:
+            def work(self):
+                return browser.work()
+
             def close(self):
                 ask(browser.port, "GET", "/json/close/" + tab["id"])
 
@@ -129,20 +151,23 @@ def measure(name, model, browser):
         ways["page"] = browser.page
     try:
         tokens = max(64, min(3500, int(seconds * server.decode(64)[0])))
-        speeds, works = {way: [] for way in ways}, {way: [] for way in ways}
+        speeds, works, shown = {way: [] for way in ways}, {way: [] for way in ways}, {way: [] for way in ways}
         for number in range(rounds):
             order = list(ways)
             for way in order[number % len(order):] + order[:number % len(order)]:
                 watcher = ways[way](server)
+                before, began = watcher.work(), time.monotonic()
                 speed, work = server.decode(tokens)
+                shown[way].append((watcher.work() - before) / (time.monotonic() - began))
                 watcher.close()
                 time.sleep(0.3)
                 speeds[way].append(speed)
                 works[way].append(work)
         for way in ways:
             ratio = statistics.median(s / a for s, a in zip(speeds[way], speeds["alone"]))
-            print("%-24s %-7s %8.1f tokens/s  %.4f of alone (best of all rounds %.4f)  %.3f ms of a core per token" %
-                  (name, way, statistics.median(speeds[way]), ratio, max(speeds[way]) / max(speeds["alone"]), statistics.median(works[way])), flush=True)
+            print("%-24s %-7s %8.1f tokens/s  %.4f of alone (best of all rounds %.4f)  %.3f ms of a core per token; browser %.1f %% of a core" %
+                  (name, way, statistics.median(speeds[way]), ratio, max(speeds[way]) / max(speeds["alone"]), statistics.median(works[way]),
+                   100 * statistics.median(shown[way])), flush=True)
     finally:
         server.process.terminate()
         server.process.wait()

@@ -53,7 +53,7 @@ for ((i = 0; i < ${#rows[@]}; i++)); do
         [ -z "$made" ] || [ -n "${TIERS_KEEP:-}" ] || rm -f "$made"
         [ -f "$path" ] || { "$moraine" synth "$name" --layers "$layers" -o "$path" >&2 && sync "$path"; } # a disk that still writes reads slowly
         made=$path
-        [ -f "$XDG_CACHE_HOME/probed" ] || { "$moraine" probe "$path" --device "$device" >&2 && touch "$XDG_CACHE_HOME/probed"; }
+        [ -f "$XDG_CACHE_HOME/probed" ] || { "$moraine" probe "$path" --force --device "$device" >&2 && touch "$XDG_CACHE_HOME/probed"; }
     fi
     options=(--device "$device" --vram "$vram" --ram "$ram" --ctx 2048 --batch 512)
     plan=$("$moraine" plan "$path" "${options[@]}" --json 2>/dev/null) || { echo "$name $vram $ram: the plan refuses" >&2; continue; }

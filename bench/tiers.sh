@@ -11,21 +11,7 @@ moraine=$(realpath "${1:-build}")/moraine
 directory=${2:-build/models}
 mkdir -p "$directory"
 export XDG_CACHE_HOME=$directory
-v1=/sys/fs/cgroup/memory$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
-v2=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)
-
-inside() { # LIMIT in GiB, command...: in a memory cgroup, if one can be made
-    local limit=$(($1 * 1024 * 1024 * 1024)) group=
-    shift
-    if mkdir -p "$v1/moraine-bench" 2>/dev/null && echo "$limit" >"$v1/moraine-bench/memory.limit_in_bytes" 2>/dev/null; then
-        group=$v1/moraine-bench/tasks
-    elif [ -e "$v2/cgroup.controllers" ] && mkdir -p "$v2/moraine-bench" 2>/dev/null && echo "$limit" >"$v2/moraine-bench/memory.max" 2>/dev/null; then
-        group=$v2/moraine-bench/cgroup.procs
-    else
-        echo "(no memory cgroup can be made here)" >&2
-    fi
-    bash -c '[ -z "$0" ] || echo $$ >"$0"; exec "$@"' "$group" "$@"
-}
+. bench/cgroup.sh
 
 field() { python3 -c "import json,sys; d=json.load(sys.stdin); print(eval('d'+sys.argv[1]))" "$1"; }
 
