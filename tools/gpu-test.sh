@@ -11,7 +11,7 @@ for code in 0 $ptx; do
     MO_TEST_CUDA=$code "$tests/test_device"
 done
 echo "== models"
-for program in gpu gpu_streaming gpu_batch gpu_logits speculation_device gpu_threads kv_in_ram hot_cache_device gpu_tiers skip tier_faults snapshot lora families several pieces \
+for program in gpu gpu_streaming gpu_batch gpu_logits speculation_device pictures_device gpu_threads kv_in_ram hot_cache_device gpu_tiers skip tier_faults snapshot lora families several pieces \
     lost_share auto precision workers; do
     MO_TEST_DEVICE=cuda "$tests/test_$program"
 done
