@@ -6,7 +6,7 @@ CMAKE_FLAGS ?=
 CUDA ?=
 FLAGS = -DMO_CUDA=$(CUDA) $(CMAKE_FLAGS)
 
-.PHONY: all program everything demo test check sweep lint bench peer fuzz gpu-test gpu-bench soak soak-server soak-page pictures install deb tarball release release-test cross setup clean help
+.PHONY: all program everything demo test check sanitize sweep lint bench peer fuzz gpu-test gpu-bench soak soak-server soak-page pictures install deb tarball release release-test cross setup clean help
 
 all: ## build the program (build/moraine), the library and the manual; CUDA=none|native|all|8.6,9.0 decides about kernels
 	@tools/setup.sh build
@@ -23,7 +23,7 @@ everything: ## build tests and benchmarks too (build/tests, build/bench)
 demo: program ## build the program and show what it does, on this machine
 	@tools/demo.sh $(BUILD)
 
-test: ## every test: lint, all builds with sanitizers, the other architecture under qemu
+test: ## the tests: native, with sanitizers, the other architecture under qemu, lint
 	@tools/setup.sh test
 	@tools/test.sh all
 
@@ -31,10 +31,14 @@ check: ## the fast subset, under one minute
 	@tools/setup.sh check
 	@tools/test.sh quick
 
+sanitize: ## every test program under the address sanitizer, and those with threads under the thread sanitizer
+	@tools/setup.sh test
+	@tools/test.sh sanitize
+
 sweep: everything ## all combinations of which the tests take a sample, continued after an interruption (SEED=1, PROGRAMS="test_gpu test_store")
 	@SEED=$(SEED) tools/sweep.sh $(BUILD) $(PROGRAMS)
 
-lint: ## clang-format, order of the modules, file names in the documentation, clang-tidy, cppcheck
+lint: ## clang-format, order of the modules, file names in the documentation, clang-tidy with its analyzer on every file, cppcheck
 	@tools/setup.sh test
 	@tools/lint.sh
 

@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # Lint: formatting, the order of the modules, settings in messages, file names in the documentation, clang-tidy and cppcheck. (Warnings are errors in every build of the test run.)
 # Prints one `ok NAME` or `not ok NAME` line per tool; exits 1 if any failed.
+#
+# lint.sh [all|sample]: clang-tidy's static analyzer looks at every file of src, or at those of the last ten commits and every
+# fourth of the others; which fourth, the number of commits decides. All other checks look at every file.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 directory=build-lint
+which=${1:-all}
 failed=0
 
 report() { # name, exit status, log
@@ -53,12 +57,25 @@ awk '/^\{/ { entry = "" } { entry = entry $0 "\n" }
 # the same with that. Tests and benchmarks do without it: they run under the sanitizers. Large files come first, so that none
 # is left to one core at the end.
 mapfile -t compiled < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$directory/once/compile_commands.json" | xargs ls -S)
+changed_files() { # since ten commits; a shallow clone has all of them
+    git diff --name-only HEAD~10 -- src 2>/dev/null || git ls-files src
+}
+is_analyzed() { # FILE
+    [ "$which" = all ] || [ -n "${changed[${1#"$PWD/"}]:-}" ] || [ $((counted++ % 4)) -eq $((commits % 4)) ]
+}
+declare -A changed=()
+while read -r file; do changed[$file]=1; done < <(changed_files)
+commits=$(git rev-list --count HEAD) counted=0
+analyzed=() others=()
+for file in "${compiled[@]}"; do
+    if [[ $file == */src/* ]] && is_analyzed "$file"; then analyzed+=("$file"); else others+=("$file"); fi
+done
 states=(--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=25000)
 tidy() { # options...: the files on standard input
     xargs -P "$(nproc)" -n 1 clang-tidy -p "$directory/once" --quiet "$@" >>"$directory/tidy.log" 2>>"$directory/tidy.err"
 }
 : >"$directory/tidy.log" >"$directory/tidy.err"
-printf '%s\n' "${compiled[@]}" | grep /src/ | tidy "${states[@]}" && printf '%s\n' "${compiled[@]}" | grep -v /src/ | tidy '--checks=-clang-analyzer-*'
+printf '%s\n' "${analyzed[@]}" | tidy "${states[@]}" && printf '%s\n' "${others[@]}" | tidy '--checks=-clang-analyzer-*'
 report clang-tidy $? "$directory/tidy.log"
 
 cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# test.sh all|quick: builds, runs every test program and ends with `N passed, N failed, N skipped`.
+# test.sh all|quick|sanitize: builds, runs every test program and ends with `N passed, N failed, N skipped`. `sanitize` runs every
+# program under the address and undefined sanitizers, and those with threads under the thread sanitizer; `all` most of the former.
 #
 # Before that it prints where the time went: seconds of a core by stage, and of the programs that took most.
 #
@@ -103,9 +104,13 @@ launch() { # stage, program name, command...: as soon as there is a core for it
     running[$!]=$name stage_of[$!]=$stage log_of[$!]=$log began_at[$!]=$SECONDS
 }
 
+words() { # a list, a line each
+    echo "$*" | tr -s ' \n' '\n\n'
+}
+
 # targets PROGRAMS: what a build needs for them; nothing, which is everything, for all.
 targets() {
-    [ "$1" = all ] || echo "$1" | tr -s ' \n' '\n\n' | sed 's/:.*//' | sort -u | tr '\n' ' '
+    [ "$1" = all ] || [ "$1" = most ] || words "$1" | sed 's/:.*//' | sort -u | tr '\n' ' '
 }
 
 prepare() { # programs, build directory, cmake options...: builds behind what runs
@@ -114,7 +119,7 @@ prepare() { # programs, build directory, cmake options...: builds behind what ru
     start "$1" /dev/null env MO_TARGETS="$(targets "$programs")" tools/build.sh "$@"
 }
 
-stage() { # name, emulator, programs (or "all"), build directory, cmake options...
+stage() { # name, emulator, programs ("all"; "most": all but $unsanitized), build directory, cmake options...
     local name=$1 emulator=$2 programs=$3 directory=$4 program
     shift 3
     began=$SECONDS
@@ -133,8 +138,10 @@ stage() { # name, emulator, programs (or "all"), build directory, cmake options.
         return
     fi
     printf '%-10s built (%ds)\n' "$name" $((SECONDS - began))
-    if [ "$programs" = all ]; then # those that take long first, so that none is left to one core at the end
-        programs="$slow $(cd "$directory/tests" && ls -1 test_* | grep -v '\.' | grep -vxF "$(echo "$slow" | tr -s ' \n' '\n\n')")"
+    if [ "$programs" = all ] || [ "$programs" = most ]; then # those that take long first, so that none is left to one core at the end
+        local without=
+        [ "$programs" = all ] || without=$unsanitized
+        programs=$({ words "$slow"; cd "$directory/tests" && ls -1 test_* | grep -v '\.' | grep -vxF "$(words "$slow")"; } | grep -vxF "$(words "$without")")
     fi
     for program in $programs; do # NAME, or NAME:TEST for one test of it
         [[ $program == test_* ]] || continue # built only
@@ -150,6 +157,11 @@ finish() { # whatever still runs
 
 slow="test_store test_tiers test_engine test_hot_cache_device test_learning test_gpu test_gpu_streaming test_device test_cli test_cli_plans test_manners
 test_product test_text"
+# Programs that `make test` runs natively alone, `make sanitize` under the address sanitizer too: they take long, and others pass
+# through the same code there (kernels have guarded operands natively; plans and policies are arithmetic; ranks and workers run
+# under the thread sanitizer).
+unsanitized="test_product test_codes test_ops test_sampler test_plan_batch test_cli_plans test_meter test_learning test_hot_cache_device
+test_gpu_tiers test_gpu_batch test_cluster test_workers test_stress test_postfetch_device test_synth test_skip test_several"
 # Programs with threads, and of those that have more the tests with threads; the longest first.
 concurrent="test_stress test_api test_gpu test_gpu_threads test_pieces test_device:test_* test_learning:static_cache_stays test_hot_cache_device:updates_change_no_bit
 test_gpu_batch:windows_have_holes test_tier_faults:failed_copies_cost_only_speed test_store:every_read_fails_once test_store:streamed_layers test_store:arrivals_reversed
@@ -176,6 +188,12 @@ native=(build -DMO_WERROR=ON -DBUILD_TESTING=ON)
 sanitize=(build-asan -DMO_WERROR=ON -DMO_CUDA=none -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Release)
 thread=(build-tsan -DMO_WERROR=ON -DMO_CUDA=none -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=Release)
 
+if [ "${1:-all}" != quick ] && [ "$(uname -m)" = aarch64 ]; then
+    # gcc's leak checker walks the whole address space there: four seconds at the end of every program, thousands of which
+    # the tests of the command line start.
+    echo "sanitize   memory leaks are looked for on x86-64 alone"
+    export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0}
+fi
 case "${1:-all}" in
 quick)
     stage native "" "test_base test_pool test_host test_format test_math test_ops test_gguf test_product test_sampler test_model test_engine:oracle_logits" "${native[@]}" -DMO_CUDA=none
@@ -187,14 +205,8 @@ all)
     # nvcc) take minutes to compile. So every stage's programs run while the next one is compiled in what they leave of
     # the cores.
     read -r -a cross <<<"build-cross -DMO_WERROR=ON -DMO_CUDA=none $(tools/cross.sh flags)"
-    if [ "$(uname -m)" = aarch64 ]; then
-        # gcc's leak checker walks the whole address space there: four seconds at the end of every program, thousands of which
-        # the tests of the command line start.
-        echo "sanitize   memory leaks are looked for on x86-64 alone"
-        export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0}
-    fi
     prepare all "${native[@]}"
-    stage sanitize "" all "${sanitize[@]}"
+    stage sanitize "" most "${sanitize[@]}"
     prepare "$concurrent" "${thread[@]}"
     stage native "" all "${native[@]}"
     launch native install.sh tests/install.sh build
@@ -225,7 +237,7 @@ all)
     prepare "$portable" "${cross[@]}"
     stage thread "" "$concurrent" "${thread[@]}"
     lint_log=$(mktemp)
-    start lint "$lint_log" timeout -s KILL 2700 tools/lint.sh
+    start lint "$lint_log" timeout -s KILL 2700 tools/lint.sh sample
     launch fuzz fuzz.sh tools/fuzz.sh 16
     stage "$(tools/cross.sh name)" "$(tools/cross.sh emulator)" "$portable" "${cross[@]}"
     launch mixed test_mixed.sh tests/test_mixed.sh build "${cross[0]}"
@@ -233,8 +245,14 @@ all)
     collect lint lint.sh "$lint_log"
     rm -f "$lint_log"
     ;;
+sanitize)
+    prepare "$concurrent" "${thread[@]}"
+    stage sanitize "" all "${sanitize[@]}"
+    stage thread "" "$concurrent" "${thread[@]}"
+    finish
+    ;;
 *)
-    echo "usage: test.sh all|quick" >&2
+    echo "usage: test.sh all|quick|sanitize" >&2
     exit 2
     ;;
 esac
