@@ -113,7 +113,7 @@ void srv_http_quiesce(srv_http *h)
                 MHD_quiesce_daemon(h->daemons[i]);
             }
         }
-        srv_sockets_close(h->sockets, h->count);
+        srv_sockets_end(h->sockets, h->count);
         if (h->connections) { /* who sends slowly does not hold up the end */
             srv_connections_hurry(h->connections, HURRY_SECONDS);
         }
@@ -160,6 +160,7 @@ bool srv_http_close(srv_http *h)
             MHD_stop_daemon(h->daemons[i]);
         }
     }
+    srv_sockets_close(h->sockets, h->count); /* the daemons' threads used them */
     if (h->workers && !wait_for_requests(h, END_SECONDS)) {
         return false; /* a handler does not end: what it uses stays */
     }

@@ -172,21 +172,32 @@ mo_status srv_sockets_inherited(bool tls, srv_socket *list, int *count, mo_error
         }
         fcntl(fd, F_SETFD, FD_CLOEXEC);
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-        list[*count] = (srv_socket){.fd = fd};
+        list[*count] = (srv_socket){.fd = fd, .inherited = true};
         describe(&list[(*count)++], tls);
     }
     return MO_OK;
 }
 
+void srv_sockets_end(srv_socket *list, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (list[i].fd >= 0 && !list[i].inherited) {
+            shutdown(list[i].fd, SHUT_RDWR);
+        }
+        if (list[i].path[0]) {
+            unlink(list[i].path);
+            list[i].path[0] = '\0';
+        }
+    }
+}
+
 void srv_sockets_close(srv_socket *list, int count)
 {
+    srv_sockets_end(list, count);
     for (int i = 0; i < count; i++) {
         if (list[i].fd >= 0) {
             close(list[i].fd);
             list[i].fd = -1;
-        }
-        if (list[i].path[0]) {
-            unlink(list[i].path);
         }
     }
 }
