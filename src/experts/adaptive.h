@@ -7,8 +7,9 @@
  * to token, and like LFU if it has steady favourites, without a constant to tune.
  *
  * The worth of a slot is that share divided by the time until the expert's layer runs again. Of two similar
- * experts, the one whose layer has just run is evicted. Every call is O(1), except the choice of a victim,
- * which looks at one expert of each cell. Nothing is allocated after creation. One thread at a time. */
+ * experts, the one whose layer has just run is evicted. Calls are O(1), with two exceptions: choosing a
+ * victim looks at one expert of each cell, and entering an expert passes those of its cell that were touched
+ * later. Nothing is allocated after creation. One thread at a time. */
 #ifndef MO_EXPERTS_ADAPTIVE_H
 #define MO_EXPERTS_ADAPTIVE_H
 

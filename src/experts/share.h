@@ -29,7 +29,8 @@ typedef struct mo_lanes {
 } mo_lanes;
 
 /* How many of `count` experts, at most `most`, to copy so that the link and the CPU finish together. A rate
- * that is not observed because of the choice slowly returns to its initial value. */
+ * that is not observed because of the choice, and is slower than its initial value, slowly returns to
+ * that. */
 int mo_lane_share(mo_lanes *lanes, int64_t expert_bytes, int count, int most);
 
 /* Records the bytes that the CPU computed while experts were copied, or while none were. */
