@@ -48,7 +48,7 @@ typedef struct mo_gpu_layer_buffer {
     int slots;        /* slots that copies go to */
     bool interleaved; /* the last slot holds the current layer, in the file's layout */
     int *
-        small; /* [small_count] indices of layers streamed in small steps; the CPU computes the others */
+        small; /* [small_count] indices of layers that small steps also stream; the CPU computes the others */
     int small_count;
     bool batch; /* the step is a batch: all of them are streamed */
     mo_dstream *stream;
