@@ -61,7 +61,7 @@ typedef struct mo_engine {
     mo_precision precision;
     _Atomic(mo_tally *) tally; /* updated by the running step; NULL: no counting. Changed under lock */
     const mo_remote_layers *
-        remote_layers; /* the ranks with later layers; set before the first session. NULL: all are local */
+        remote_layers; /* the ranks that have later layers; set before the first session. NULL: all are local */
     /* source of draft tokens (engine/head.h); set before the first session. NULL: none */
     struct mo_head *head;
     /* compute experts in parallel with the CPU; added before the first step. Under lock */
