@@ -1,5 +1,5 @@
-/* Moraine: pictures as input. A model that was opened with the file of an encoder (mo_model_options.mmproj) reads pictures in the place of
- * tokens (docs/pictures.md). The conventions are those of moraine.h.
+/* Moraine: pictures as input. A model opened with an encoder file (mo_model_options.mmproj) reads pictures in
+ * place of tokens (docs/pictures.md). The conventions of moraine.h apply.
  *
  *     mo_image *image = NULL;
  *     int32_t *tokens = NULL;
@@ -22,43 +22,48 @@
 extern "C" {
 #endif
 
-/* A picture for one model. Any thread may use it, several at once. */
+/* A picture for one model. Any number of threads may use it at once. */
 typedef struct mo_image mo_image;
 
-/* Decodes an image file in memory, of any of the formats that mo_image_formats() lists, and resizes it for the model's encoder; its rows are
- * computed later, when they are first needed. Any thread. MO_EUNSUPPORTED: the model was opened without an encoder, or this build does
- * not read the format; MO_EFORMAT: no picture, or a damaged one; MO_ENOSPC: larger than 20 MB, 16384 pixels on a side or 64 Mi pixels. */
+/* Decodes an image file in memory, in a format that mo_image_formats() lists, and resizes it for the model's
+ * encoder. The encoder computes its rows when they are first needed. Any thread. MO_EUNSUPPORTED: the model
+ * was opened without an encoder, or this build does not read the format. MO_EFORMAT: not a picture, or
+ * damaged. MO_ENOSPC: more than 20 MB, 16384 pixels per side or 64 Mi pixels. */
 MO_API mo_status mo_image_open(mo_model *model, const void *bytes, size_t size, mo_image **out,
                                mo_error *err);
-MO_API void mo_image_close(mo_image *image); /* generations that have it keep it; before the model */
+MO_API void mo_image_close(mo_image *image); /* close it before the model; generations that use it keep it */
 MO_API const char *mo_image_formats(void);   /* such as "PNG, JPEG and BMP": a constant */
 
 typedef struct mo_image_info {
     int64_t file_width, file_height; /* pixels */
-    int64_t width, height;           /* of what the encoder reads */
-    int64_t tokens;                  /* that it takes the place of in a sequence */
-    bool encoded;                    /* its rows are computed */
+    int64_t width, height;           /* size that the encoder reads */
+    int64_t tokens;                  /* number of tokens it replaces in a sequence */
+    bool encoded;                    /* the encoder has computed its rows */
 } mo_image_info;
 MO_API void mo_image_describe(const mo_image *image, mo_image_info *out, size_t size);
 
-/* Computes its rows now, if they are not there yet; feeds do it by themselves. progress: layers done, and all of them; NULL: none. It
- * and steps of the model take turns: each waits for the other's layer, or step. */
+/* Computes the picture's rows now, if they are not computed yet; feeds do so by themselves. progress: layers
+ * done and in total; may be NULL. Encoding and steps of the model alternate: the encoder waits for a step, a
+ * step for one layer of the encoder. */
 MO_API mo_status mo_image_encode(mo_image *image, mo_progress_fn progress, void *user, mo_error *err);
 
-/* Does the model read pictures: was it opened with an encoder? */
+/* True if the model was opened with an encoder. */
 MO_API bool mo_model_reads_pictures(const mo_model *model);
 
-/* What stands for a picture in a text. */
+/* Placeholder for a picture in a text. */
 #define MO_IMAGE_MARK "<__media__>"
-/* Token ids of a text, as mo_tokenize() makes them, in which every MO_IMAGE_MARK becomes a number below 0 between the tokens with which the
- * model's pictures begin and end. mo_free() *ids. Such numbers also stand for the pictures of a prompt of mo_prompt_open(), which are parts of type
- * "image", "image_url" or "input_image" of a message's content; what else these parts say is not looked at. */
+/* Token ids of a text, like mo_tokenize(). Each MO_IMAGE_MARK becomes a negative number between the model's
+ * begin and end tokens of a picture. mo_free() *ids. Negative numbers also stand for the pictures in a prompt
+ * of mo_prompt_open(): content parts of type "image", "image_url" or "input_image", whose other members are
+ * ignored. */
 MO_API mo_status mo_images_tokenize(const mo_model *model, const char *text, size_t length, int flags,
                                     int32_t **ids, size_t *count, mo_error *err);
-/* Such ids with the pictures, in their order, in the places of the numbers below 0. mo_free() *out. MO_EINVAL: there are more or fewer. */
+/* Replaces the negative numbers in such ids by the pictures, in order. mo_free() *out. MO_EINVAL: the counts
+ * differ. */
 MO_API mo_status mo_images_place(mo_image *const *images, int image_count, const int32_t *ids, size_t count,
                                  int32_t **out, size_t *out_count, mo_error *err);
-/* The pictures of the sequences with which the generation is prompted from now on, in their order; 0: none. Not while it is stepped. */
+/* Sets the pictures of the sequences that the generation is prompted with from now on, in order; 0: none. Do
+ * not call it during a step. */
 MO_API mo_status mo_generation_images(mo_generation *generation, mo_image *const *images, int count,
                                       mo_error *err);
 

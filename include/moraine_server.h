@@ -1,6 +1,6 @@
-/* Moraine's own programs: what the server, the command line, the evaluation and the tests use in addition to the public headers.
- * It is not installed and its names are not exported, so that it may change with any version. The conventions are those of
- * moraine.h. */
+/* Moraine's own programs: functions that the server, the command line, the evaluation and the tests use in
+ * addition to the public headers. Not installed, and its names are not exported, so it may change with any
+ * version. The conventions of moraine.h apply. */
 #ifndef MORAINE_SERVER_H
 #define MORAINE_SERVER_H
 
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Work of the calling thread that has no session to cancel (tokenizing, rendering a template) calls fn
- * every few thousand steps and ends with MO_ECANCELLED when it returns true. NULL: never called (the default). */
+/* Work of the calling thread without a session to cancel (tokenizing, rendering a template) calls fn every
+ * few thousand steps, and ends with MO_ECANCELLED when it returns true. NULL (the default): never called. */
 typedef bool (*mo_interrupt_fn)(void *user);
 void mo_interrupt_set(mo_interrupt_fn fn, void *user);
 
@@ -21,12 +21,12 @@ void mo_interrupt_set(mo_interrupt_fn fn, void *user);
  * saved by it are rejected. */
 int mo_numerics_version(void);
 
-/* Experts of a layer that its router chooses among; 0 for a layer without a router, or past the last. */
+/* Experts that a layer's router chooses from; 0: a layer without a router, or past the last. */
 int mo_model_layer_experts(const mo_model *model, int layer);
 
 /* ---- Pictures --------------------------------------------------------------------------------- */
 
-/* What a clip file (mmproj) says of its encoder of pictures. */
+/* Description of a picture encoder in a clip file (mmproj). */
 typedef struct mo_encoder_info {
     const char *projector; /* as in the file, "qwen3vl_merger"; the file's */
     int layers, heads;
@@ -34,28 +34,30 @@ typedef struct mo_encoder_info {
     int64_t patch, merge;           /* pixels of a patch's side; patches of the side of what makes a token */
     int64_t min_tokens, max_tokens; /* of a picture, unless other limits are set */
     int64_t text_width;             /* of the text models it fits */
-    int features; /* further vectors of each token, for the first layers of the text model (DeepStack) */
+    int features; /* additional vectors per token, for the first layers of the text model (DeepStack) */
     int64_t weight_bytes; /* in memory */
 } mo_encoder_info;
 
-/* MO_ENOENT: the file is of another architecture. MO_EUNSUPPORTED, MO_EFORMAT: this version cannot run the encoder, and err says why. */
+/* MO_ENOENT: the file has another architecture. MO_EUNSUPPORTED, MO_EFORMAT: this version cannot run the
+ * encoder; err says why. */
 mo_status mo_file_encoder(const mo_file *file, mo_encoder_info *out, size_t size, mo_error *err);
 
 /* ---- Profiles --------------------------------------------------------------------------------- */
 
-/* Counts from 0 again, in the mode named (NULL: the one it was). */
+/* Resets the counts and sets the mode (NULL: unchanged). */
 mo_status mo_model_profile_reset(mo_model *model, const char *perf_mode, mo_error *err);
 
 typedef struct mo_profile_report {
     bool success, active;              /* all that was planned was done; some experts can be exchanged */
     double update_rate;                /* 1 */
     uint64_t exchanged;                /* experts */
-    uint64_t candidates, max_exchange; /* exchanges that would help; as many as the rate allows */
+    uint64_t candidates, max_exchange; /* exchanges that would help; maximum allowed by the rate */
     uint64_t hot_experts;              /* on the device, or in RAM */
     uint64_t layers_changed;
 } mo_profile_report;
-/* Moves the experts that a profile (JSON) ranks highest to the device, if it holds experts, or else into RAM, layer by layer,
- * replacing those it ranks lowest. MO_EFORMAT if it is not a profile, or of another model. *out is always filled. */
+/* Moves the experts that a profile (JSON) ranks highest to the device if it holds experts, otherwise into
+ * RAM, layer by layer, in exchange for those it ranks lowest. MO_EFORMAT: not a profile, or of another model.
+ * *out is always filled. */
 mo_status mo_model_profile_apply(mo_model *model, const char *json, size_t length, mo_profile_report *out,
                                  size_t size, mo_error *err);
 
@@ -66,8 +68,9 @@ mo_status mo_cluster_set_timeout(mo_cluster *cluster, double timeout_s, mo_error
 int mo_cluster_rank(const mo_cluster *cluster);
 int mo_cluster_ranks(const mo_cluster *cluster);
 
-/* Messages between the ranks of a model since it was opened. By layers: in steps that rank 0 waited for while no other step ran, such as
- * single tokens; by experts: in steps with one token per sequence that use an expert of another rank. The message time is wait_ns - work_ns. */
+/* Messages between the ranks of a model since it was opened. By layers: in steps that rank 0 waited for while
+ * no other step ran, such as single tokens. By experts: in steps with one token per sequence that use an
+ * expert of another rank. The message time is wait_ns - work_ns. */
 typedef struct mo_traffic_report {
     int ranks; /* 1: the model is not divided, and the rest is 0 */
     uint64_t steps, tokens;
@@ -84,14 +87,14 @@ void mo_model_traffic(mo_model *model, mo_traffic_report *out, size_t size);
 
 /* ---- Reports ---------------------------------------------------------------------------------- */
 
-/* Counters since the model was opened. Any thread at any time: no report waits for a running step; it then returns the
- * values of a moment before. */
+/* Counters since the model was opened. Any thread at any time: reports do not wait for a running step, and
+ * then return the values of a moment before. */
 typedef struct mo_counter_report {
     uint64_t steps, tokens;
-    uint64_t drafted, accepted; /* draft tokens that were computed, and of these those that became tokens */
-    uint64_t checked;           /* tokens that had drafts behind them */
-    uint64_t expert_picks;      /* experts chosen by tokens */
-    uint64_t experts_run;       /* experts computed: fewer if tokens of a step share one */
+    uint64_t drafted, accepted;        /* draft tokens that were computed; of these, accepted */
+    uint64_t checked;                  /* tokens that had drafts after them */
+    uint64_t expert_picks;             /* experts chosen by tokens */
+    uint64_t experts_run;              /* experts computed: fewer if tokens of a step share one */
     uint64_t single_steps, single_ns;  /* steps with one token of one sequence, and their time */
     uint64_t prompt_tokens, prompt_ns; /* tokens of steps of more than 8, and the time of those steps */
 } mo_counter_report;
@@ -102,21 +105,22 @@ void mo_model_counters(mo_model *model, mo_counter_report *out, size_t size);
 typedef struct mo_speculation_report {
     int64_t draft_max;          /* most drafts of a sequence in a step; 0: it is off */
     uint64_t drafted, accepted; /* as above */
-    uint64_t checked;           /* tokens that had drafts behind them: each is a sequence in a step */
-    double tokens_per_step;     /* of a sequence whose step had drafts, on average; 0: there was none */
+    uint64_t checked;           /* tokens that had drafts after them: one per sequence and step */
+    double tokens_per_step;     /* average per sequence and step with drafts; 0: there was none */
     double
         gain; /* estimated speed of steps with one new token of each sequence, over that without drafts; 1: none */
 } mo_speculation_report;
 
 void mo_model_speculation(mo_model *model, mo_speculation_report *out, size_t size);
-/* `count` accepted guesses were behind the end of an answer, and are none of its tokens. Any thread. */
+/* Subtracts `count` accepted drafts that were after the end of an answer, and so are not part of it. Any
+ * thread. */
 void mo_model_uncount_accepted(mo_model *model, int64_t count);
 
 /* Placement of a model and statistics of its tiers. */
 typedef struct mo_tier_phase {
     uint64_t passes;  /* through the model */
-    uint64_t asked;   /* experts that they needed */
-    uint64_t hits;    /* of them in RAM */
+    uint64_t asked;   /* experts that passes needed */
+    uint64_t hits;    /* found in RAM */
     uint64_t bytes;   /* read from disk for the others */
     uint64_t wait_ns; /* time without anything to compute */
 } mo_tier_phase;
@@ -128,7 +132,7 @@ typedef struct mo_tier_report {
     int64_t planned_bytes;             /* in RAM; at most the ceiling */
     int64_t expert_bytes;              /* of the model */
     int64_t slot_bytes;                /* RAM for cached experts */
-    int32_t slots, filled;             /* how many of them it holds */
+    int32_t slots, filled;             /* slots; slots that hold an expert */
     int streamed_layers, layer_buffer; /* layers read from disk for every step; number of buffers for them */
     mo_tier_phase prompt, generation;
     uint64_t guessed, useful, late,
@@ -142,7 +146,7 @@ typedef struct mo_tier_report {
     double ram_probed_bytes_s; /* likewise: reached by products on the CPU */
     int64_t experts;           /* experts of this process, in memory or on disk: all, or a rank's part */
     uint64_t start_bytes;      /* read to fill both tiers while the first steps run */
-    uint64_t yielded, taken;   /* experts that left RAM for a device, and came back */
+    uint64_t yielded, taken;   /* experts moved from RAM to a device; taken back */
     int layers;                /* layers of this process: all, or a rank's part */
     uint64_t
         known; /* experts whose reads began with a step because its tokens say them (hash-routed layers); most are in `guessed` */
@@ -164,21 +168,24 @@ typedef enum mo_fallback {
 /* "late_copy", "failed_copy", "no_stage", "not_in_ram", "not_pinned" or "other". A constant. */
 const char *mo_fallback_text(mo_fallback why);
 
-/* Times of a layer whose experts are not all on the device: sums over `served` steps of at most 8 tokens,
- * as the host sees them. A layer lasts core + region; region is turn + cpu + host_wait. */
+/* Times of a layer whose experts are not all on the device: sums over `served` steps of at most 8 tokens, as
+ * seen by the host. A layer lasts core + region; region is turn + cpu + host_wait. */
 typedef struct mo_device_layer {
     int32_t layer;
     uint64_t served;
     uint64_t fetched; /* experts that were copied and computed by the device */
-    /* From the last reply until the choice was seen: the device's own work, and the transfer in both directions. */
+    /* From the last reply until the choice was seen: the device's own work, and the transfers in both
+     * directions. */
     uint64_t core_ns;
-    /* The host's part of a round trip: sorting the choice, starting copies, launching what follows, replying. */
+    /* The host's part of a round trip: sorting the choice, starting copies, launching the next segment,
+     * replying. */
     uint64_t turn_ns;
-    uint64_t cpu_ns;              /* the CPU's lane */
-    uint64_t fetch_ns, hidden_ns; /* the fetch lane: copies in flight; of that, parallel to the CPU's lane */
-    uint64_t host_wait_ns;        /* the CPU was done and waited for copies */
-    uint64_t device_wait_ns;      /* the device was done and waited for the reply */
-    uint64_t region_ns;           /* from seeing the choice to the reply */
+    uint64_t cpu_ns; /* the CPU's lane */
+    /* the fetch lane: copies in flight; part of it in parallel with the CPU's lane */
+    uint64_t fetch_ns, hidden_ns;
+    uint64_t host_wait_ns;   /* the CPU was done and waited for copies */
+    uint64_t device_wait_ns; /* the device was done and waited for the reply */
+    uint64_t region_ns;      /* from seeing the choice to the reply */
     uint64_t fallbacks[MO_FALLBACKS];
 } mo_device_layer;
 
@@ -197,20 +204,20 @@ typedef struct mo_device_report {
     uint64_t host_ns;                     /* the CPU computed such layers */
     uint64_t steps;
     uint64_t asked, hits, by_cpu, fetched,
-        fetch_failed; /* experts: chosen; in slots; computed by the CPU; sent */
-    uint64_t late;    /* sent, but late, or not sent for that: the CPU computed them */
+        fetch_failed; /* experts: chosen; in slots; computed by the CPU; fetched */
+    uint64_t late;    /* late, or not sent because they would be late: the CPU computed them */
     uint64_t fetched_bytes, cpu_bytes;
     uint64_t wait_ns;                 /* the host waited for the device's choice */
     uint64_t cpu_ns;                  /* the CPU computed experts */
     uint64_t fetch_ns, hidden_ns;     /* copies were in flight; of that, while the CPU computed */
     double cpu_bytes_s, link_bytes_s; /* as measured while running */
-    /* What follows stays 0 where layers are not counted (learning.perf_mode "off"). */
+    /* The following stay 0 if layers are not counted (learning.perf_mode "off"). */
     uint64_t step_ns; /* wall time of steps of at most 8 tokens */
     /* Of that, idle time of the device's main stream: before the first launch of a step, and waiting for replies.
      * Copies and fetched experts may be in flight meanwhile. */
     uint64_t idle_ns;
     mo_device_layer lanes;           /* the sum over layers; layer is -1 */
-    double layer_p50_s, layer_p99_s; /* of every time such a layer was run, from reply to reply; 0: none */
+    double layer_p50_s, layer_p99_s; /* of all times of such layers, from reply to reply; 0: none */
     double round_trip_s;             /* as the device was probed: its part of every core_ns; 0: not known */
     uint64_t updates;                /* of the hot cache, by its rate */
     uint64_t exchanged, exchange_failed; /* experts in slots, by updates and by hand; copies that failed */
@@ -221,7 +228,8 @@ typedef struct mo_device_report {
 
 void mo_model_device(mo_model *model, mo_device_report *out, size_t size);
 
-/* The layers that needed the host, ascending: at most `count` are written. Returns how many there are, or -1: no memory. */
+/* The layers that needed the host, ascending; writes at most `count`. Returns their number; -1: out of
+ * memory. */
 int mo_model_device_layers(mo_model *model, mo_device_layer *out, size_t size, int count);
 
 /* Where an expert is. Device memory takes precedence over RAM, which may hold it as well. */
@@ -229,19 +237,19 @@ typedef enum mo_expert_place { MO_EXPERT_DISK, MO_EXPERT_RAM, MO_EXPERT_DEVICE }
 
 typedef struct mo_expert_report {
     mo_expert_place place;
-    uint64_t picks; /* tokens that chose it, as the profile counts them; 0 where it does not */
-    uint64_t hits;  /* of those, hits in the upper tier: the device, or RAM without a device */
+    uint64_t picks; /* tokens that chose it, as counted by the profile; 0: not counted */
+    uint64_t hits;  /* picks that hit the upper tier: the device, or RAM without a device */
     int64_t bytes;  /* of its weights */
 } mo_expert_report;
 
 /* Fills the first `count` experts of a layer. Returns how many experts the layer has; 0: none. */
 int mo_model_experts(mo_model *model, int layer, mo_expert_report *out, size_t size, int count);
 
-/* The rate at which the model's threads read memory, in GB/s: measured now, over at most `bytes` of its weights, whose contents
- * do not matter. MO_EUNSUPPORTED where it is mapped. */
+/* The rate at which the model's threads read memory, in GB/s, measured now over at most `bytes` of its
+ * weights. MO_EUNSUPPORTED: the model is mapped. */
 mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, mo_error *err);
 
-/* Time of prompts by part: steps of more than 8 tokens, in seconds that add up to `seconds`. */
+/* Time of prompts by part, for steps of more than 8 tokens, in seconds that add up to `seconds`. */
 typedef struct mo_split_report {
     uint64_t steps, tokens;
     double seconds;
@@ -251,19 +259,21 @@ typedef struct mo_split_report {
     double routing;
     double other;  /* norms and sums */
     double copies; /* over the link and from disk, where not overlapped with compute */
-    double host;   /* the rest: embedding, putting experts in order, waiting for each other */
+    double host;   /* the rest: embedding, sorting experts, synchronization */
 } mo_split_report;
 
-/* Starts or stops timing the parts of steps. *out (may be NULL): the times so far. It changes no result; on a
- * device, where every op is timed by two events, it takes a little time itself. Waits for a step that runs. */
+/* Starts or stops measuring the parts of steps. *out (may be NULL): the times so far. It changes no result.
+ * On a device, where two events measure each op, it takes some time itself. Waits for a running step. */
 void mo_model_split(mo_model *model, bool on, mo_split_report *out, size_t size);
 
-/* Writes the header of what mo_synth() would make into an empty file of that size, whose weights are a hole: for plans. The name is one of
- * mo_synth_name(), or the beginning of only one, with its size ("qwen3-235b"). *found: the whole name, a constant; may be NULL. MO_ENOENT: err names the nearest. */
+/* For plans: writes the header that mo_synth() would write into an empty file of that size, whose weights are
+ * a hole. The name is from mo_synth_name(), or a unique beginning of one that includes the size
+ * ("qwen3-235b"). *found: the whole name, a constant; may be NULL. MO_ENOENT: err names the nearest. */
 mo_status mo_synth_header(const char *name, int fd, const char **found, mo_error *err);
 
-/* As mo_synth_measure() and mo_synth(), of the shape and in the formats that the header of a model file says; its weights are not read. name: for messages
- * and the new file. Of the options type, experts and vocabulary must be unset; *out has no texts. */
+/* Like mo_synth_measure() and mo_synth(), with the shape and formats from the header of a model file, whose
+ * weights are not read. name: for messages and the new file. The options type, experts and vocabulary must be
+ * unset; *out has no texts. */
 mo_status mo_synth_like_measure(const char *model, const char *name, const mo_synth_options *options,
                                 mo_synth_info *out, size_t size, mo_error *err);
 mo_status mo_synth_like(const char *model, const char *name, const char *path,
@@ -280,7 +290,7 @@ typedef struct mo_plan_report_class {
     int64_t device_slot_bytes, device_slots;
 } mo_plan_report_class;
 
-/* What is in a device's memory. */
+/* Contents of a device's memory. */
 typedef struct mo_plan_report_device {
     char name[128];                    /* "": no device */
     char why[256];                     /* what decided the ceiling; without a device, why there is none */
@@ -297,8 +307,9 @@ typedef struct mo_plan_report_device {
     char lane[256];     /* the reason, one sentence */
     int64_t token_bytes, token_link_bytes;
     double core_seconds, hit_seconds, miss_seconds, link_seconds, overhead_seconds;
-    double memory_bytes_s, link_bytes_s, host_bytes_s; /* host: memory while CPU and link use it at once */
-    bool measured;                                     /* false: estimates */
+    /* host: memory while CPU and link use it concurrently */
+    double memory_bytes_s, link_bytes_s, host_bytes_s;
+    bool measured; /* false: estimates */
 } mo_plan_report_device;
 
 /* One of several devices, which share the layers. */
@@ -312,8 +323,8 @@ typedef struct mo_plan_report_card {
     double seconds;                                                      /* of a token, in its layers */
 } mo_plan_report_card;
 
-/* The hot cache: in the device's memory where there is one, otherwise in RAM. Its bytes are part of
- * slot_bytes there. */
+/* The hot cache: in device memory if there is a device, otherwise in RAM. Its bytes are part of slot_bytes
+ * there. */
 typedef struct mo_plan_report_hot {
     int64_t budget_bytes, used_bytes; /* 0: there is none */
     int64_t experts, filled;          /* in it; of those, experts without picks in the profile */
@@ -323,7 +334,8 @@ typedef struct mo_plan_report_hot {
     double tokens_per_second;         /* if a text's picks are those */
 } mo_plan_report_hot;
 
-/* A batch, and what a request takes with it: a chat's prompt of 2,048 tokens, or of a shorter context, and an answer of an eighth of that. */
+/* A batch, and the time of a request with it: a chat prompt of 2,048 tokens, or of a shorter context, and an
+ * answer of an eighth of that. */
 typedef struct mo_plan_report_batch {
     int64_t batch;                     /* 0: none that fits */
     int64_t ram_experts, vram_experts; /* that are kept there */
@@ -368,16 +380,17 @@ typedef struct mo_plan_report {
     int64_t prompt_tokens;                 /* of a long prompt, at most the context, */
     double prompt_tokens_per_second;       /* and how fast it is read in batches of that size; 0: not known */
     char batch_why[192];                   /* one sentence: what decided the batch */
-    /* KV cache of the device's sessions that does not fit there, for this many layers: in RAM, part of kv_bytes. Every token
-     * reads that of its sequence over the link. */
+    /* KV cache of the device's sessions that does not fit on the device: number of layers, and bytes in RAM,
+     * part of kv_bytes. Every token reads its sequence's part over the link. */
     int device_cold_layers;
     int64_t device_cold_bytes;
-    /* Several devices: `device` is their sum, and these are each of them. 0: there is one, or none. */
+    /* Several devices: `device` has the totals, and these are the devices. 0: one device, or none. */
     int card_count;
     mo_plan_report_card cards[MO_DEVICES_MAX];
     bool disk_learned; /* disk_bytes_s was measured by earlier runs from the same file system */
-    /* The same speed including the KV cache: for the first token of a text, and for one at the end of a full context, which
-     * takes this many seconds to read it. tokens_per_second counts weights, and half of the KV cache read over the link. */
+    /* The speed including the KV cache: for the first token of a text, and for a token at the end of a full
+     * context, which takes this many seconds to read it. tokens_per_second counts weights, and half of the KV
+     * cache read over the link. */
     double empty_tokens_per_second, full_tokens_per_second, attention_seconds;
     mo_precision prompt_precision; /* in effect: exact if no device supports bf16, or steps are too short */
     /* As prompt_tokens_per_second, but for the last step of a full context; 0: not known (without a device, or with
@@ -386,8 +399,8 @@ typedef struct mo_plan_report {
     mo_plan_report_batch batches[3]; /* the next smaller one, the one that is used, the next larger */
     char described
         [256]; /* one sentence: the machine of mo_plan_extra's parts; "": this one, or that of a file */
-    /* Speculative decoding: most guesses of a sequence in a step, 0: none; and parts of work_bytes and other_bytes: of guesses, and of what
-     * computes them, which is an MTP head or a draft model; 0: nothing does. */
+    /* Speculative decoding: maximum drafts of a sequence per step, 0: none; parts of work_bytes and
+     * other_bytes: for drafts, and for the MTP head or draft model, 0: none. */
     int64_t drafts, draft_bytes, head_bytes;
     bool draft_model;
     int64_t
@@ -411,15 +424,15 @@ typedef struct mo_plan_pc {
 /* Reads "rtx-3060, 32G, ddr5, nvme-4": a GPU of mo_known_gpu(), if it has one, its RAM, and what memory and disk it has. */
 mo_status mo_plan_pc_read(const char *text, mo_plan_pc *out, mo_error *err);
 
-/* What mo_plan_open() has, filled up to the size. */
+/* The report of mo_plan_open(), filled up to the size. */
 mo_status mo_plan_file(const char *path, const mo_model_options *options, const mo_plan_extra *extra,
                        mo_plan_report *out, size_t size, mo_error *err);
-/* A report of that size as mo_plan_json() writes it. */
+/* Formats such a report like mo_plan_json(). */
 mo_status mo_plan_report_json(const mo_plan_report *report, size_t size, char **json, mo_error *err);
 
 /* ---- Plans for servers ---------------------------------------------------------------------- */
 
-/* What was asked for; 0: not given. */
+/* Requested values; 0: not given. */
 typedef struct mo_server_request {
     int64_t context, context_all; /* positions of one sequence; of all together */
     int parallel;                 /* sequences */
@@ -433,8 +446,8 @@ typedef struct mo_server_plan {
     int64_t kept_bytes, kept_device_bytes; /* for prefixes, in addition to blocks that sequences do not use */
 } mo_server_plan;
 
-/* How many sequences a server decodes at once, with how many positions each and how much memory for cached prefixes, where that costs
- * little speed by the plan. Only headers are read. */
+/* How many sequences a server decodes at once, with how many positions each and how much memory for cached
+ * prefixes, as far as the plan says that it costs little speed. Only headers are read. */
 mo_status mo_plan_server(const char *path, const mo_model_options *loading, const mo_server_request *asked,
                          mo_server_plan *out, mo_error *err);
 
@@ -442,8 +455,8 @@ mo_status mo_plan_server(const char *path, const mo_model_options *loading, cons
 
 #define MO_PLAN_HOSTS 256 /* most of them */
 
-/* What one host would have, one rank on each: with layers divided, and with experts divided. Bytes are all that its rank holds;
- * disk: of those, the bytes that do not fit in memory. */
+/* One host's part, one rank on each: with layers divided, and with experts divided. Bytes are everything that
+ * its rank holds; disk: of those, the bytes that do not fit in memory. */
 typedef struct mo_plan_report_host {
     char name[64];
     int64_t ram_bytes, vram_bytes; /* that its rank may use */
@@ -475,10 +488,10 @@ typedef struct mo_plan_hosts_report {
     mo_plan_report_host hosts[MO_PLAN_HOSTS];
 } mo_plan_hosts_report;
 
-/* Plans for a model that is divided among hosts, which a text file describes (docs/several-machines.md); "probed" are those that
- * mo_probe_ranks_save() saved. divide: "layers", "experts", or
- * "auto" (NULL), the faster one. Of the options, context, batch, kv and sessions apply. MO_EFORMAT: err names the line of the
- * file. Any thread; the report is large. */
+/* Plans for a model divided among hosts, which a text file describes (docs/several-machines.md); "probed":
+ * those saved by mo_probe_ranks_save(). divide: "layers", "experts", or "auto" (NULL), the faster one. The
+ * options context, batch, kv and sessions apply. MO_EFORMAT: err names the line of the file. Any thread; the
+ * report is large. */
 mo_status mo_plan_hosts(const char *path, const char *hosts, const char *divide,
                         const mo_model_options *options, mo_plan_hosts_report *out, size_t size,
                         mo_error *err);
@@ -660,15 +673,15 @@ mo_status mo_stream_put(mo_stream *stream, int32_t token, mo_text *out, mo_error
 /* Returns pending bytes; incomplete characters become U+FFFD. */
 mo_status mo_stream_flush(mo_stream *stream, mo_text *out, mo_error *err);
 
-/* Finds strings that end an answer in text that comes in pieces, however it is split: a possible beginning
- * is held back, always less than the longest string. The first complete one ends the answer; of several that end
- * together, the longest. Whole characters come out whole. */
+/* Finds strings that end an answer in text that arrives in pieces, however it is split. A possible beginning
+ * is held back, always less than the longest string. The first complete one ends the answer; of several that
+ * end together, the longest. Characters are never split. */
 typedef struct mo_stop mo_stop;
 /* Copies the strings, 0 to 256; MO_EINVAL for one that is empty or not UTF-8. */
 mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, mo_error *err);
 void mo_stop_close(mo_stop *stop);
-/* Adds a piece. *out is what may be shown now: terminated, valid until the next call. *met is the index of the string that
- * ended the answer, before which *out ends and after which nothing comes; -1: none yet. */
+/* Adds a piece. *out: text that may be shown now, terminated, valid until the next call. *met: index of the
+ * string that ended the answer, before which *out ends; -1: none yet. No text follows it. */
 mo_status mo_stop_put(mo_stop *stop, mo_text text, mo_text *out, int *met, mo_error *err);
 /* Returns the text held back when the answer ended otherwise; then a new answer may begin. */
 void mo_stop_flush(mo_stop *stop, mo_text *out);
@@ -707,8 +720,8 @@ typedef struct mo_message {
 /* Stands for a picture in a content; no text of JSON has this byte. */
 #define MO_MESSAGE_PICTURE 0xFF
 
-/* Can the text be given as a template? MO_EFORMAT: it is Jinja, with an error, whose line is named. MO_EINVAL: it is neither Jinja
- * nor the name of a chat format, such as "chatml"; err lists the names. */
+/* Checks a text that is to be used as a template. MO_EFORMAT: Jinja with an error, whose line is named.
+ * MO_EINVAL: neither Jinja nor the name of a chat format, such as "chatml"; err lists the names. */
 mo_status mo_chat_template_check(const char *text, mo_error *err);
 
 /* The template in the model's file, or the one it was opened with; name: NULL, or as in tokenizer.chat_template.NAME. NULL: there
@@ -758,9 +771,9 @@ typedef struct mo_reply_options {
 
 MO_OPTIONS(mo_reply_options)
 
-/* As a mo_stream for an answer of a chat model, taken apart as it comes by the marks of the model's own format, which are
- * left out, as newlines next to them are. Unknown parts are text: no answer is an error. options may be NULL;
- * MO_EINVAL: invalid tools. */
+/* Like mo_stream, for an answer of a chat model. It is parsed by the marks of the model's format as it
+ * arrives; marks, and newlines next to them, are omitted. Unknown parts are text: no answer is an error.
+ * options may be NULL; MO_EINVAL: invalid tools. */
 typedef struct mo_reply mo_reply;
 mo_status mo_reply_open(const mo_model *model, const mo_reply_options *options, mo_reply **out,
                         mo_error *err);
@@ -855,16 +868,18 @@ typedef struct mo_grammar mo_grammar;
 typedef struct mo_grammar_options {
     size_t size;
     bool strict; /* of a schema: what cannot be enforced is MO_EUNSUPPORTED, with its path */
-    /* Free text comes first, and the grammar begins where one of these strings does, with which it must begin itself; an
-     * answer without any is free text to its end. A string that is the text of a special token means that token; other
-     * special tokens may stand in the free text. At most 64; none: the grammar begins at once. */
+    /* Free text comes first. The grammar begins at one of these strings, which the grammar must itself begin
+     * with; an answer without any is free text to its end. A string that is the text of a special token means
+     * that token; other special tokens may occur in the free text. At most 64; none: the grammar begins at
+     * once. */
     const char *const *triggers;
     size_t trigger_count;
     /* Free text comes first, up to and with this string or special token, as "</think>"; then the grammar, or what its
      * triggers allow. NULL: none. */
     const char *after;
-    /* It is the answer of a chat model: a thought may come first, free, and marks that the model's format has around an answer
-     * (the channels of harmony). in_thought: the prompt has begun a thought, which has to end (mo_model_in_thought()). */
+    /* The answer of a chat model: it may begin with a free thought and with the marks that the model's format
+     * has around an answer (the channels of harmony). in_thought: the prompt has begun a thought, which must
+     * end (mo_model_in_thought()). */
     bool answer, in_thought;
 } mo_grammar_options;
 
@@ -954,14 +969,14 @@ typedef struct mo_kept_report {
 /* Any thread at any time; waits for no step. */
 void mo_model_kept(mo_model *model, mo_kept_report *out, size_t size);
 
-/* Gives the memory of blocks in RAM that are free back to the system; they take it again when they are written. Any thread. */
+/* Returns the memory of free blocks in RAM to the system; they take memory again when written. Any thread. */
 void mo_model_trim(mo_model *model);
 
 int64_t mo_session_length(const mo_session *session);   /* tokens held */
 int64_t mo_session_computed(const mo_session *session); /* tokens the last feed computed */
 
-/* Bytes of blocks that the session takes to hold `count` positions more: new ones, and copies of those that it shares and will
- * write. Where free_bytes of mo_model_kept() are fewer, close or spill snapshots before feeding. */
+/* Bytes of blocks that the session needs for `count` more positions: new ones, and copies of shared ones that
+ * it will write. If free_bytes of mo_model_kept() are fewer, close or spill snapshots before feeding. */
 uint64_t mo_session_need(const mo_session *session, int64_t count);
 
 int64_t mo_snapshot_length(const mo_snapshot *snapshot);        /* positions */
@@ -986,8 +1001,8 @@ bool mo_snapshot_on_device(const mo_snapshot *snapshot);
 
 /* ---- Generations that are stepped by one thread and drained by another ------------------------- */
 
-/* Where drafts come from instead of the usual sources: puts guesses of what follows tokens[count] into out, at most `most`, and returns how
- * many. The stepping thread calls it. */
+/* A source of draft tokens that replaces the usual ones: writes predictions of the tokens after tokens[count]
+ * to out, at most `most`, and returns their number. Called by the stepping thread. */
 typedef struct mo_draft_source {
     int64_t (*draft)(void *user, const int32_t *tokens, int64_t count, int32_t *out, int64_t most);
     void *user;
@@ -995,8 +1010,8 @@ typedef struct mo_draft_source {
         match; /* how many of them are computed is decided as after a match of this many tokens; 0: all are */
 } mo_draft_source;
 
-/* What the answers of every client said lately: guesses in its next ones. It is bounded; a client never gets another's. Only the thread
- * that steps uses it. */
+/* Recent answers by client: a source of drafts for the client's next answers. It is bounded, and clients
+ * never get each other's. Used only by the stepping thread. */
 typedef struct mo_recent mo_recent;
 mo_status mo_recent_open(mo_recent **out, mo_error *err);
 void mo_recent_close(mo_recent *recent);
@@ -1015,7 +1030,8 @@ typedef struct mo_generation_extra {
     uint64_t client;
 } mo_generation_extra;
 
-/* Overrides sampling with what the model's file recommends (model NULL: nothing); what is unset then has the usual value. */
+/* Overrides the sampling options with the recommendations of the model's file (model NULL: none). Options that
+ * are still unset get their defaults. */
 void mo_generation_options_recommend(const mo_model *model, mo_generation_options *options);
 
 /* As mo_generation_open(). extra may be NULL. */
@@ -1053,8 +1069,8 @@ void mo_generation_fail(mo_generation *generation, mo_end end, const mo_error *e
 /* The stepping thread's: why it has ended; tokens held by the session. */
 mo_end mo_generation_ended(const mo_generation *generation);
 int64_t mo_generation_held(const mo_generation *generation);
-/* The first picture that its session does not hold and whose rows are not there, to be closed; NULL: there is none. A step makes those that it
- * needs, and others wait for it. */
+/* The first picture that the session does not hold and whose rows are not computed, to be closed; NULL: none.
+ * A step computes the rows it needs, and other generations wait for that. */
 mo_image *mo_generation_picture(const mo_generation *generation);
 /* The session was changed from outside, and holds this many tokens of the sequence. */
 void mo_generation_set_held(mo_generation *generation, int64_t held);

@@ -11,20 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Samples: the size of an expert's matrix, as many in flight as the engine would have, two turns each so that
- * no candidate pays alone for what the first touch of a file costs. */
+/* Samples: the size of an expert's matrix, with as many in flight as the engine would have. Two turns each,
+ * so that no candidate alone pays for the first access to a file. */
 #define SAMPLE_BYTES ((int64_t)512 << 10)
 #define SAMPLES      8
 #define TURNS        2
 #define TURN_NS      6000000
 #define TURN_BYTES   ((int64_t)64 << 20)
-/* Of smaller files there is too little to sample. */
+/* Minimum size of files for sampling. */
 #define LEAST_BYTES ((int64_t)32 << 20)
 
-/* What a candidate must be better by. The page cache costs a copy, which the cores make instead of computing: next to
- * a decoding engine on two cores a copied megabyte took 0.27 ms, one read directly at 3.9 GB/s hid behind the
- * products (13 against 18 tokens/s). So it must win by far, as it does over a slow disk. io_uring wins by speed, or by
- * the processor time it leaves to computing. */
+/* Required gain of a candidate. The page cache costs a copy, which takes computing time from the cores: with
+ * an engine decoding on two cores, a copied megabyte took 0.27 ms, and one read directly at 3.9 GB/s was
+ * hidden behind the products (13 against 18 tokens/s). So it must win by far, as it does over a slow disk.
+ * io_uring wins by speed, or by the CPU time it leaves for computing. */
 #define CACHED_GAIN 3.0
 #define URING_GAIN  1.10
 #define URING_EQUAL 0.95
@@ -33,10 +33,10 @@
 enum { DIRECT, CACHED, URING, CANDIDATES };
 
 typedef struct trial {
-    mo_disk *disk[CANDIDATES]; /* NULL: no candidate */
+    mo_disk *disk[CANDIDATES]; /* NULL: not a candidate */
     mo_disk_pace best[CANDIDATES];
     uint8_t *memory;
-    bool fits; /* the files fit into memory with the regions, so the page cache can hold them */
+    bool fits; /* the files fit in memory with the regions, so the page cache can hold them */
 } trial;
 
 static void fill_defaults(mo_disk_options *o)
@@ -50,7 +50,7 @@ static void fill_defaults(mo_disk_options *o)
     }
 }
 
-/* A disk for trying; NULL in *out and MO_EUNSUPPORTED where this machine cannot read so. */
+/* Opens a disk for a trial; *out NULL and MO_EUNSUPPORTED: this machine cannot read that way. */
 static mo_status try_open(const char *const *paths, int count, const mo_disk_options *asked, int candidate,
                           uint8_t *memory, mo_disk **out, mo_error *err)
 {
@@ -62,7 +62,7 @@ static mo_status try_open(const char *const *paths, int count, const mo_disk_opt
         .piece = asked->piece,
         .regions = &memory,
         .region_bytes = &memory_bytes,
-        .region_count = asked->region_count > 0, /* as the real one would be */
+        .region_count = asked->region_count > 0, /* as in the real one */
     };
     fill_defaults(&o);
     return mo_disk_start(paths, count, &(mo_disk_settings){.options = o}, out, err);
@@ -70,7 +70,8 @@ static mo_status try_open(const char *const *paths, int count, const mo_disk_opt
 
 static mo_status measure(trial *t, mo_error *err)
 {
-    const uint64_t seed = (uint64_t)mo_clock_ns(); /* other places each time: these may be in the cache now */
+    /* other offsets each time: these may be in the cache now */
+    const uint64_t seed = (uint64_t)mo_clock_ns();
     for (int turn = 0; turn < TURNS; turn++) {
         for (int c = 0; c < CANDIDATES; c++) {
             mo_disk_load load = {.bytes = SAMPLE_BYTES,
@@ -100,7 +101,7 @@ static bool uring_is_better(const mo_disk_pace *uring, const mo_disk_pace *threa
             uring->cpu_ns_per_mb < threads->cpu_ns_per_mb * URING_CPU);
 }
 
-/* From what was measured. */
+/* Decides by the measurements. */
 static void decide(const trial *t, mo_disk_options *chosen, char *reason)
 {
     const mo_disk_pace *direct = &t->best[DIRECT], *cached = &t->best[CACHED], *uring = &t->best[URING];
@@ -115,7 +116,7 @@ static void decide(const trial *t, mo_disk_options *chosen, char *reason)
                        t->fits ? "" : "cold ");
         chosen->io = through ? MO_IO_CACHED : MO_IO_DIRECT;
         if (through) {
-            return; /* copying by one thread, as io_uring would, is slower */
+            return; /* copying on one thread, as io_uring would, is slower */
         }
     }
     if (t->disk[URING]) {
@@ -138,7 +139,7 @@ static int64_t total_bytes(const mo_disk *disk)
     return total;
 }
 
-/* What is in the page cache now stays there only when memory is left for all of it. */
+/* True if the page cache can keep all of the files. */
 static bool fits_memory(int64_t bytes, const mo_disk_options *asked)
 {
     mo_machine_info machine;
@@ -150,7 +151,7 @@ static bool fits_memory(int64_t bytes, const mo_disk_options *asked)
     return need < machine.ram_available_bytes;
 }
 
-/* Direct reads are possible: is the page cache or io_uring better? */
+/* Direct reads work: is the page cache or io_uring better? */
 static mo_status compare(trial *t, const char *const *paths, int count, const mo_disk_options *asked,
                          bool method_open, mo_disk_options *chosen, char *reason, mo_error *err)
 {
@@ -189,7 +190,7 @@ static mo_status choose_measured(const char *const *paths, int count, const mo_d
     if (!t.memory) {
         return mo_fail(err, MO_ENOMEM, "out of memory while measuring the disk");
     }
-    memset(t.memory, 0, memory_bytes); /* its pages are there before the clock runs */
+    memset(t.memory, 0, memory_bytes); /* touch its pages before measuring */
     mo_error fault = {0};
     mo_status status = try_open(paths, count, asked, DIRECT, t.memory, &t.disk[DIRECT], &fault);
     if (status == MO_EUNSUPPORTED && asked->io == MO_IO_AUTO) {
@@ -221,7 +222,7 @@ static mo_status choose(const char *const *paths, int count, const mo_disk_optio
                  asked->io == MO_IO_DIRECT ? "direct" : "cached", asked->uring ? "io_uring" : "threads");
     }
     fill_defaults(&out->options);
-    if (!asked->uring) { /* chosen, not asked for */
+    if (!asked->uring) { /* chosen, not requested */
         out->threads = asked->readers ? asked->readers : MO_DISK_THREADS_DEFAULT;
     }
     return status;

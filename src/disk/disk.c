@@ -1,4 +1,4 @@
-/* The disk owns its files, one queue, and who serves it: reader threads, or io_uring's one thread. */
+/* The disk owns its files, one queue, and its readers: threads, or io_uring's single thread. */
 #include "disk/disk.h"
 
 #include "base/status.h"
@@ -21,18 +21,18 @@ struct mo_disk {
     mo_queue queue;
     mo_disk_file *files;
     int file_count;
-    mo_disk_options options; /* with nothing left open */
+    mo_disk_options options; /* with all choices made */
     char reason[MO_DISK_REASON];
     mo_uring *uring; /* or: */
     pthread_t threads[MO_DISK_READERS];
     int thread_count;
     pthread_cond_t work; /* with the queue's lock */
-    _Atomic int idle;    /* threads that wait for it; changed under the lock */
+    _Atomic int idle;    /* waiting threads; changed under the lock */
 };
 
 /* ---- Reader threads ---- */
 
-/* pread() with what tests inject: bytes, or -errno; or *status. */
+/* pread() with faults injected by tests: bytes, or -errno; or *status. */
 static int64_t read_some(mo_disk *disk, const mo_disk_piece *p, mo_status *status)
 {
     int64_t bytes = p->bytes;
@@ -140,8 +140,8 @@ static void add_reason(mo_disk *disk, const char *text)
     snprintf(disk->reason + used, sizeof disk->reason - used, "; %s", text);
 }
 
-/* Threads take over from io_uring where it cannot be had as it was tried: not a second time (the memory of the trial may still
- * be charged to us), or not with the caller's memory registered. */
+/* Threads replace io_uring if it cannot be used as in the trial: it fails the second time (the trial's memory
+ * may still be charged to us), or the caller's memory cannot be registered. */
 static mo_status start_readers(mo_disk *disk, int threads, mo_error *err)
 {
     if (!disk->options.uring) {
@@ -186,7 +186,7 @@ mo_status mo_disk_start(const char *const *paths, int count, const mo_disk_setti
         mo_disk_close(disk);
         return status;
     }
-    disk->options.regions = NULL; /* the lists were the caller's */
+    disk->options.regions = NULL; /* the caller owns the lists */
     disk->options.region_bytes = NULL;
     disk->options.region_count = 0;
     *out = disk;
@@ -266,7 +266,7 @@ void mo_disk_submit(mo_disk *disk, mo_read *const *reads, int count)
     for (int i = 0; i < count; i++) {
         assert(reads[i]->part >= 0 && reads[i]->part < disk->file_count);
     }
-    const int64_t pieces = mo_queue_put(&disk->queue, reads, count); /* the reads are the readers' now */
+    const int64_t pieces = mo_queue_put(&disk->queue, reads, count); /* the reads belong to the readers now */
     if (disk->uring) {
         mo_uring_wake(disk->uring);
         return;
@@ -285,7 +285,7 @@ void mo_disk_raise_priority(mo_disk *disk, mo_read *read)
 bool mo_disk_withdraw(mo_disk *disk, mo_read *const *reads, int count)
 {
     const bool done = mo_queue_withdraw(&disk->queue, reads, count);
-    if (done) { /* they will not end otherwise */
+    if (done) { /* they would not end otherwise */
         mo_queue_wake(&disk->queue);
     }
     return done;
@@ -314,7 +314,7 @@ void mo_disk_finish(mo_disk *disk, const mo_read *reads, int count)
     }
 }
 
-/* The queue's lock is no part of what a caller holds constant. */
+/* Locking the queue does not count as a change for const callers. */
 static mo_queue *queue_of(const mo_disk *disk)
 {
     return (mo_queue *)&disk->queue;

@@ -19,7 +19,7 @@ static mo_status refuse_direct(const char *path, mo_error *err)
                    path);
 }
 
-/* Some file systems accept the flag and refuse the read, so one is tried. */
+/* Some file systems accept the flag but refuse the read, so one is tried. */
 static mo_status make_direct(int fd, const char *path, mo_error *err)
 {
     /* The same descriptor: opening the path again could open another file. */
@@ -44,12 +44,13 @@ static mo_status make_direct(int fd, const char *path, mo_error *err)
 
 static mo_status make_cached(int fd, const char *path, mo_error *err)
 {
-    /* Without O_NONBLOCK, which mo_input_open() sets: io_uring would understand it as "do not wait for the disk". */
+    /* Clears O_NONBLOCK, which mo_input_open() sets: io_uring would interpret it as "do not wait for the
+     * disk". */
     if (fcntl(fd, F_SETFL, O_RDONLY) != 0) {
         return mo_fail(err, MO_EIO, "%s: cannot be prepared for reading: %s", path, strerror(errno));
     }
-    /* Only what is asked for: readahead would fill memory with unneeded bytes. Advice, so a
-     * refusal changes no result. */
+    /* Reads only what is requested: readahead would fill memory with unneeded bytes. It is advice, so a
+     * refusal does not matter. */
     posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
     return MO_OK;
 }

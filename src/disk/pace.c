@@ -21,7 +21,7 @@ static int64_t cpu_time_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Somewhere in the files, every byte as likely as the next. */
+/* A random offset in the files; all bytes are equally likely. */
 static void place(const mo_disk *disk, int64_t total, int64_t bytes, uint64_t *seed, mo_read *r)
 {
     int64_t at = (int64_t)(next_random(seed) % (uint64_t)total);
@@ -41,7 +41,7 @@ typedef struct progress {
     int64_t begun;
 } progress;
 
-/* Takes in what has ended and keeps reads coming while `on`. */
+/* Collects ended reads and submits new ones while `on`. */
 static mo_status turn(mo_disk *disk, const mo_disk_load *load, uint8_t *memory, int64_t total, uint64_t *seed,
                       mo_read *reads, bool on, progress *p, mo_error *err)
 {
@@ -64,7 +64,7 @@ static mo_status turn(mo_disk *disk, const mo_disk_load *load, uint8_t *memory, 
         atomic_store_explicit(&r->state, MO_READ_IDLE, memory_order_relaxed);
         if (on && !status && (load->most == 0 || p->begun_bytes < load->most)) {
             place(disk, total, load->bytes, seed, r);
-            /* Each read in flight goes round the places of its own. */
+            /* Each read in flight cycles through its own places. */
             const int rounds = load->places / load->in_flight;
             const int64_t at = i + (rounds > 0 ? p->begun++ / load->in_flight % rounds : 0) * load->in_flight;
             r->memory = memory + at * load->bytes;

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Longer spinning would keep a core from the readers, who may have no other. */
+/* Longer spinning would keep a core from the readers, which may have no other. */
 #define SPIN_NS 4000
 
 void mo_queue_init(mo_queue *q, bool direct, int64_t piece)
@@ -60,7 +60,7 @@ bool mo_queue_empty(const mo_queue *q)
     return true;
 }
 
-/* Nothing is left to read of it. The owner may free it as soon as the state is written. */
+/* The read is complete. Its owner may free it as soon as the state is written. */
 static void end_read(mo_queue *q, mo_read *r)
 {
     if (r->failed) {
@@ -80,9 +80,9 @@ static void fail_closed(mo_read *r)
     mo_fail(&r->error, MO_ECANCELLED, "the model was closed before this read finished");
 }
 
-/* ---- Reads come and go ---- */
+/* ---- Adding and removing reads ---- */
 
-/* Pieces of one read are of equal size, so that they end together. Returns how many. */
+/* Cuts a read into pieces of equal size, so that they end together. Returns their number. */
 static int64_t cut(const mo_queue *q, mo_read *r)
 {
     const int64_t span = mo_disk_capacity(r->offset, r->bytes);
@@ -188,7 +188,7 @@ bool mo_queue_pop(mo_queue *q, mo_disk_piece *out)
     const int64_t span_end = span_begin(r) + mo_disk_capacity(r->offset, r->bytes);
     const int64_t end = r->piece_at + r->piece_bytes < span_end ? r->piece_at + r->piece_bytes : span_end;
     *out = (mo_disk_piece){.read = r, .part = r->part, .at = r->piece_at, .bytes = end - r->piece_at};
-    if (!q->direct) { /* exactly the bytes that were asked for */
+    if (!q->direct) { /* exactly the requested bytes */
         out->at = out->at > r->offset ? out->at : r->offset;
         out->bytes = (end < asked_end ? end : asked_end) - out->at;
     }
@@ -236,7 +236,7 @@ mo_disk_piece_result mo_disk_piece_advance(mo_disk_piece *piece, const mo_disk_f
         return MO_PIECE_FAILED;
     }
     if (got >= piece->need) {
-        /* After the read, so that a change before its end is seen. */
+        /* After the read, so that a change before its end is detected. */
         return mo_disk_file_check(file, piece->at, err) ? MO_PIECE_FAILED : MO_PIECE_DONE;
     }
     const int64_t step = direct ? got / MO_DISK_ALIGN * MO_DISK_ALIGN : got;
@@ -251,8 +251,8 @@ mo_disk_piece_result mo_disk_piece_advance(mo_disk_piece *piece, const mo_disk_f
     return MO_PIECE_MORE;
 }
 
-/* ---- Waiting. Who sleeps says so in `waiters` and looks at `ended` once more; who ends a read counts it and
- * then looks at `waiters`: sequentially consistent, so one of the two sees the other. ---- */
+/* ---- Waiting. A sleeper increments `waiters` and then checks `ended` again; the end of a read increments
+ * `ended` and then checks `waiters`: sequentially consistent, so one of the two sees the other. ---- */
 
 void mo_queue_wake(mo_queue *q)
 {

@@ -17,24 +17,24 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The kernel takes at most 1 GiB per registered buffer, and this many of them. */
+/* The kernel allows at most 1 GiB per registered buffer, and this many buffers. */
 #define BUFFER_BYTES ((size_t)1 << 30)
 #define MAX_BUFFERS  16384
 
-/* Marks the completion that says "the queue has work". */
+/* Marks the completion for new work in the queue. */
 #define WAKE_TAG UINT64_MAX
 
 struct mo_uring {
-    struct io_uring ring; /* of the driving thread alone, once that runs */
+    struct io_uring ring; /* used only by the driving thread once it runs */
     mo_queue *queue;
     const mo_disk_file *files;
     bool files_registered;
     struct iovec *buffers; /* registered memory */
     int buffer_count;
-    int event; /* eventfd: written when the queue has work and the thread could have more under way */
+    int event; /* eventfd: written when the queue has work and the thread could have more in flight */
     uint64_t event_value;
     bool awaited;           /* the event is being read: the kernel will write event_value */
-    _Atomic bool listening; /* set by the thread under the queue's lock; who clears it writes the event */
+    _Atomic bool listening; /* set by the thread under the queue's lock; whoever clears it writes the event */
     _Atomic bool stop;
     pthread_t thread;
     char memory[160];
@@ -65,7 +65,7 @@ static void listen_event(mo_uring *u)
     u->awaited = true;
 }
 
-/* The registered buffer that holds the whole range, or -1. */
+/* The registered buffer that contains the whole range, or -1. */
 static int find_buffer(const mo_uring *u, const uint8_t *to, int64_t bytes)
 {
     for (int i = 0; i < u->buffer_count; i++) {
@@ -94,8 +94,9 @@ static void prepare(mo_uring *u, int slot)
     io_uring_sqe_set_data64(sqe, (uint64_t)slot);
 }
 
-/* Fills the ring from the queue. False when it must stop and nothing is in flight: nor the read of the event, which the thread that
- * stops it writes. Left to the end of the ring it would end some time later, in memory that is reused by then. */
+/* Fills the ring from the queue. False: it must stop and nothing is in flight, including the read of the
+ * event, which the stopping thread writes. If left to the end of the ring, that read would complete later, in
+ * memory that is reused by then. */
 static bool fill(mo_uring *u)
 {
     int fresh[MO_DISK_READERS], count = 0;
@@ -111,7 +112,7 @@ static bool fill(mo_uring *u)
     return u->free_count < u->depth || u->awaited || !atomic_load(&u->stop);
 }
 
-/* One piece came back, whole or not. */
+/* A piece has completed, fully or not. */
 static void arrive(mo_uring *u, int slot, int result)
 {
     mo_disk_piece *p = &u->pieces[slot];
@@ -155,7 +156,7 @@ static void pause_1_ms(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* Ends every piece with this error, under way or in the queue. */
+/* Fails every piece with this error, in flight or queued. */
 static void fail_pieces(mo_uring *u, int error)
 {
     mo_error err;
@@ -175,7 +176,7 @@ static void fail_pieces(mo_uring *u, int error)
     mo_queue_wake(u->queue);
 }
 
-/* The kernel has refused for good, as after its file was closed: reads fail from now on. */
+/* The kernel refuses permanently, as after its file was closed: later reads fail. */
 static void refuse_all(mo_uring *u, int error)
 {
     mo_log(MO_LOG_ERROR, "disk", "the kernel no longer accepts reads by io_uring (%s); restart the program",
@@ -194,7 +195,7 @@ static void *drive(void *arg)
     while (fill(u)) {
         const int submitted = io_uring_submit_and_wait(&u->ring, 1);
         if (submitted == -EAGAIN || submitted == -EBUSY || submitted == -ENOMEM) {
-            pause_1_ms(); /* out of memory or completions for the moment; what was prepared stays prepared */
+            pause_1_ms(); /* temporarily out of memory or completions; prepared entries stay prepared */
         } else if (submitted < 0 && submitted != -EINTR) {
             refuse_all(u, -submitted);
             break;
@@ -333,8 +334,8 @@ void mo_uring_stop(mo_uring *u)
     atomic_store(&u->stop, true);
     write_event(u);
     pthread_join(u->thread, NULL);
-    /* Given back here and now: leaving the ring would do it some time later, and until then the memory and the
-     * files would count as in use. */
+    /* Unregister here: closing the ring would do it later, and until then the memory and the files would
+     * count as in use. */
     if (u->buffer_count > 0) {
         io_uring_unregister_buffers(&u->ring);
     }

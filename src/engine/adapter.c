@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* ---- Those that are open ----------------------------------------------------------------------- */
+/* ---- Open adapters ----------------------------------------------------------------------------- */
 
 static int64_t ranks_of(const mo_engine *e)
 {
@@ -17,13 +17,13 @@ static int64_t ranks_of(const mo_engine *e)
     return ranks;
 }
 
-/* Space for steps with all that are open now. Under the engine's lock. */
+/* Allocates the working memory of steps for all open adapters. Under the engine's lock. */
 static mo_status make_space(mo_engine *e, mo_error *err)
 {
     return mo_workspace_lower(&e->space, e->spec, e->batch, e->adapter_count, ranks_of(e), err);
 }
 
-/* Bytes of all that are open, and of `another` (NULL: none): weights, and what steps with them work in. */
+/* Bytes of all open adapters, and of `another` (NULL: none): weights, and the working memory of steps. */
 static int64_t bytes_with(const mo_engine *e, const mo_lora *another)
 {
     const size_t space = mo_workspace_low_bytes(e->spec, e->batch, e->adapter_count + (another != NULL),
@@ -80,7 +80,7 @@ static mo_status enlist(mo_adapter *a, mo_error *err)
         if (status != MO_EDEVICE) {
             break;
         }
-        mo_engine_lose_accelerator(e, err); /* the CPU computes with it, or what is left */
+        mo_engine_lose_accelerator(e, err); /* continue with the CPU or with the devices that are left */
         accelerator = atomic_load(&e->accelerator);
         status = MO_OK;
     }
@@ -102,13 +102,13 @@ static void delist(const mo_adapter *a)
             e->adapter_held -= a->lora.bytes;
         }
     }
-    make_space(e, NULL); /* without memory for less the larger space stays */
+    make_space(e, NULL); /* if the smaller memory cannot be allocated, the larger one stays */
 }
 
 static void free_adapter(mo_adapter *a)
 {
     mo_lora_drop(&a->lora);
-    free(a); /* NOLINT(clang-analyzer-unix.Malloc): what calloc() gave */
+    free(a); /* NOLINT(clang-analyzer-unix.Malloc): allocated by calloc() */
 }
 
 mo_status mo_engine_adapter_open(mo_engine *engine, mo_lora *lora, mo_adapter **out, mo_error *err)
@@ -122,7 +122,7 @@ mo_status mo_engine_adapter_open(mo_engine *engine, mo_lora *lora, mo_adapter **
     a->engine = engine;
     a->lora = *lora;
     *lora = (mo_lora){0};
-    atomic_init(&a->holders, 1); /* whoever opens it */
+    atomic_init(&a->holders, 1); /* the opener */
     mo_engine_take_turn(engine);
     const mo_status status = enlist(a, err);
     pthread_mutex_unlock(&engine->lock);
@@ -149,7 +149,7 @@ void mo_adapter_release(mo_adapter *adapter)
     }
 }
 
-/* ---- Those of a session ------------------------------------------------------------------------ */
+/* ---- Adapters of a session --------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -194,7 +194,7 @@ mo_status mo_adapter_list_make(const mo_engine *engine, const mo_adapter_use *us
                 return mo_fail(err, MO_EINVAL, "the adapter %s is named twice", u->adapter->lora.path);
             }
         }
-        if (u->scale == 0.0f) { /* as if it were not there */
+        if (u->scale == 0.0f) { /* no effect */
             continue;
         }
         if (out->count == MO_ADAPTERS_USED) {

@@ -1,29 +1,29 @@
-/* Adapting: which adapters the tokens of a step have, for the products that they change. */
+/* Adapting: the adapters of each token of a step, for the products that they change. */
 #ifndef MO_ENGINE_ADAPTING_H
 #define MO_ENGINE_ADAPTING_H
 
 #include "model/lora.h"
 
-/* Adapters of a model that are open at once, and those of one session. */
+/* Maximum open adapters of a model, and of one session. */
 enum { MO_ADAPTERS_MAX = 16, MO_ADAPTERS_USED = 8 };
 
 /* One adapter of a slice's tokens. */
 typedef struct mo_adapting_use {
-    int32_t which; /* of the step's; -1: no more */
-    float scale;   /* the user's */
+    int32_t which; /* index in the step; -1: end of the list */
+    float scale;   /* set by the user */
 } mo_adapting_use;
 
 typedef struct mo_adapting {
-    int count; /* of the step; 0: none, and nothing else of this is read */
+    int count; /* adapters of the step; 0: none, and no other member is read */
     const mo_lora *lora[MO_ADAPTERS_MAX];
     const int32_t *slice_of; /* [tokens] */
-    mo_adapting_use *uses;   /* [slices][MO_ADAPTERS_USED], in the order in which they add */
-    float *u;                /* A x of all products of a phase */
+    mo_adapting_use *uses;   /* [slices][MO_ADAPTERS_USED], in the order in which they are added */
+    float *u;                /* A x for all products of a phase */
 } mo_adapting;
 
-/* What one adapter has for one product. */
+/* One adapter's matrices for one product. */
 typedef struct mo_low {
-    const mo_lora_pair *pair; /* NULL: nothing */
+    const mo_lora_pair *pair; /* NULL: the adapter does not change the product */
     float *u;                 /* [rows of the product][rank] */
 } mo_low;
 

@@ -25,7 +25,7 @@ static float *query_of(const mo_forward *forward, int64_t t, int head)
     return forward->w->q + t * query_stride(a) + head * a->k_len * (a->gated ? 2 : 1);
 }
 
-/* Norms over all heads together come before the heads are taken apart (olmoe). */
+/* Norms over all heads together, before the heads are separated (olmoe). */
 static void norm_all_heads(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -62,7 +62,7 @@ static const float *rope_of(const mo_forward *forward, int64_t t)
     return forward->w->rope + forward->rope_row + t * forward->w->rope_stride;
 }
 
-/* Some query heads of one token. */
+/* Prepares some query heads of one token. */
 static void prepare_queries(const mo_forward *forward, int64_t t, int first, int count)
 {
     const mo_attention *a = &forward->layer->attention;
@@ -72,7 +72,7 @@ static void prepare_queries(const mo_forward *forward, int64_t t, int first, int
                      s);
 }
 
-/* One KV head of one token: its key and its value into the cache. */
+/* Writes the key and the value of one KV head of one token to the cache. */
 static void prepare_pair(mo_forward *forward, int64_t t, int h)
 {
     const mo_attention *a = &forward->layer->attention;
@@ -86,7 +86,7 @@ static void prepare_pair(mo_forward *forward, int64_t t, int h)
     }
 }
 
-/* One KV head of one token with its queries. */
+/* Prepares one KV head of one token and its queries. */
 static void prepare_head(mo_forward *forward, int64_t t, int h)
 {
     const mo_attention *a = &forward->layer->attention;
@@ -95,7 +95,7 @@ static void prepare_head(mo_forward *forward, int64_t t, int h)
     prepare_pair(forward, t, h);
 }
 
-/* Query heads that are one piece of work: they have a KV head in common. */
+/* Query heads that form one piece of work: they share a KV head. */
 typedef struct heads_part {
     int kv_head, first, count;
 } heads_part;
@@ -114,7 +114,7 @@ static heads_part part_of(const mo_attention *a, int64_t i)
                         .count = (int)(left < part ? left : part)};
 }
 
-/* Bytes of a coded query, and how many factors it has. */
+/* Bytes and number of factors of a quantized query. */
 static int64_t codes_stride(const mo_attention *a)
 {
     return 2 * (int64_t)mo_kv_plane((int)a->k_len, (int)mo_attention_tail(a));
@@ -124,7 +124,7 @@ static int64_t factors_stride(const mo_attention *a)
     return a->latent.plain ? 2 : 1;
 }
 
-/* Coded queries, once for all chunks. */
+/* Quantized queries, stored once for all chunks. */
 static int8_t *codes_of(const mo_forward *forward, int64_t t, heads_part p)
 {
     const mo_attention *a = &forward->layer->attention;
@@ -149,7 +149,7 @@ static void code_queries(const mo_forward *forward, int64_t t, heads_part p, int
     }
 }
 
-/* Latent attention, whose queries are there after another product. */
+/* For latent attention, whose queries are ready after another product. */
 static void code_parts(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -188,13 +188,13 @@ static int64_t first_seen(const mo_attention *a, int64_t position)
     return mo_first_seen(a->window, position);
 }
 
-/* The position behind the last that token t sees. */
+/* The position after the last that token t sees. */
 static int64_t end_seen(const mo_forward *forward, int64_t t)
 {
     return forward->layer->attention.window ? mo_forward_end_seen(forward, t) : forward->w->position[t] + 1;
 }
 
-/* Rows of queries, as the cache's format wants them: floats, or codes. */
+/* Rows of queries in the form that the cache's format needs: floats, or codes. */
 typedef struct query_rows {
     float *x;
     int8_t *codes;
@@ -217,7 +217,7 @@ static query_rows queries_from(const mo_forward *forward, const query_rows *q, i
                         .g = q->g + row * factors_stride(a)};
 }
 
-/* One chunk for `count` tokens, `group` heads of each; what it leaves are the first rows of s. */
+/* One chunk for `count` tokens and `group` heads of each. The results are the first rows of s. */
 static void attend_chunk(const mo_forward *forward, const mo_kv_head *kv, const mo_seen *spans, int64_t count,
                          int64_t group, query_rows q, const mo_attend_space *s)
 {
@@ -229,13 +229,13 @@ static void attend_chunk(const mo_forward *forward, const mo_kv_head *kv, const 
     }
 }
 
-/* Does the code that finishes heads make the codes that the output product reads? */
+/* True if finish_heads() also quantizes the input of the output product. */
 static bool codes_heads(const mo_attention *a)
 {
     return !a->latent.plain && !a->compressed.groups && a->v_len % 32 == 0;
 }
 
-/* Where the result of a head goes: to the mixed row, or to rows of its own that another product takes. */
+/* Where to write the result of a head: the mixed row, or separate rows that another product reads. */
 static float *result_at(const mo_forward *forward, int64_t t, int head)
 {
     const mo_attention *a = &forward->layer->attention;
@@ -249,7 +249,7 @@ static float *result_at(const mo_forward *forward, int64_t t, int head)
     return forward->mixed.x + t * forward->mixed.cols + head * a->v_len;
 }
 
-/* Sinks, division, gate: the finished heads of one token. */
+/* Finishes heads of one token: sinks, division, gate. */
 static void finish_heads(const mo_forward *forward, mo_kv_type kv, int64_t t, heads_part p, float *M,
                          float *L, float *O)
 {
@@ -277,7 +277,7 @@ static void finish_heads(const mo_forward *forward, mo_kv_type kv, int64_t t, he
     }
 }
 
-/* What a chunk leaves of a query head; r of codes alone. */
+/* The result of a chunk for a query head; r only with codes. */
 typedef struct chunk_result {
     float m, l, r;
     const float *o; /* [v_len] */
@@ -289,7 +289,7 @@ static chunk_result result_of(const mo_forward *forward, const mo_attend_space *
         .m = s->m[row], .l = s->l[row], .r = s->r[row], .o = s->o + row * forward->layer->attention.v_len};
 }
 
-/* Merges it into the running result of row `to`; the first chunk is taken as it is, but for codes. */
+/* Merges a chunk into the running result of row `to`. The first chunk is copied, except with codes. */
 static void merge_query(const mo_forward *forward, mo_kv_type kv, bool first, const chunk_result *c,
                         const mo_attend_space *s, int64_t to)
 {
@@ -311,8 +311,8 @@ static void merge_query(const mo_forward *forward, mo_kv_type kv, bool first, co
     }
 }
 
-/* What `count` tokens from token t on see of the `chunk` positions from c on. Those that see something of them follow each
- * other: their number, and the first of them. */
+/* Finds what `count` tokens from token t on see of the `chunk` positions from c on. The tokens that see any
+ * of them are consecutive: returns their number and *first. */
 static int64_t seen_of_chunk(const mo_forward *forward, int64_t c, int64_t chunk, int64_t t, int64_t count,
                              mo_seen *spans, int64_t *first)
 {
@@ -329,7 +329,7 @@ static int64_t seen_of_chunk(const mo_forward *forward, int64_t c, int64_t chunk
     return found;
 }
 
-/* Does the token attend to rows that are brought together, and to how many? */
+/* True if the token attends to gathered rows; and the number of these rows. */
 static bool gathers(const mo_forward *forward, int64_t t)
 {
     return forward->layer->attention.compressed.groups || mo_forward_keeps_some(forward, t);
@@ -340,13 +340,14 @@ static int64_t gathered_rows(const mo_forward *forward, int64_t t)
     return a->compressed.groups ? mo_forward_compressed_rows(forward, t) : a->index.top;
 }
 
-/* Where a thread gathers a chunk of what an indexer has kept: like the cache, with blocks of its own. */
+/* A thread's gathered chunk of the positions that an indexer keeps: like the cache, with its own blocks. */
 typedef struct gathered {
     mo_kv_head kv;
     uint8_t *blocks[MO_CHUNK / MO_KV_BLOCK];
 } gathered;
 
-/* Chunk number `chunk` of the rows that token t attends to, as if they were the first of a text; what is seen of it. */
+/* Gathers chunk number `chunk` of the rows that token t attends to, as if they began a text. Returns the
+ * visible range. */
 static mo_seen gather(const mo_forward *forward, const mo_attend_space *s, int64_t t, const mo_kv_head *kv,
                       int64_t chunk, gathered *g)
 {
@@ -366,7 +367,7 @@ static mo_seen gather(const mo_forward *forward, const mo_attend_space *s, int64
     return (mo_seen){0, count};
 }
 
-/* One token over the rows that are brought together for it, chunk by chunk. */
+/* Attends from one token to its gathered rows, chunk by chunk. */
 static void attend_kept(const mo_forward *forward, mo_attend_space *s, int64_t t, heads_part p)
 {
     const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, p.kv_head);
@@ -389,15 +390,15 @@ static void attend_kept(const mo_forward *forward, mo_attend_space *s, int64_t t
     finish_heads(forward, kv.type, t, p, s->M, s->L, s->O);
 }
 
-/* `count` consecutive tokens of one session from token t on, over all their positions, chunk by chunk, each read
- * once for all of them. */
+/* Attends from `count` consecutive tokens of one session, from token t on, to all their positions, chunk by
+ * chunk. Each chunk is read once for all of them. */
 static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t, int64_t count, heads_part p)
 {
     const mo_attention *a = &forward->layer->attention;
     const int64_t group = p.count;
     const int64_t p0 = forward->w->position[t];
-    const int64_t last =
-        end_seen(forward, t + count - 1); /* rows of a picture see no more than those behind them */
+    /* rows of a picture see no further than later rows */
+    const int64_t last = end_seen(forward, t + count - 1);
     const mo_kv_head kv = mo_state_head(forward->w->state_of[t], forward->index, p.kv_head);
     const int64_t chunk = mo_kv_chunk(kv.type);
     const query_rows all = {.x = s->q, .codes = s->codes, .g = s->g};
@@ -426,7 +427,7 @@ static void attend_tile(const mo_forward *forward, mo_attend_space *s, int64_t t
     }
 }
 
-/* Items are (tile of tokens, part of the heads); a tile does not cross from one session to the next. */
+/* Items are (tile of tokens, part of the heads). A tile does not cross sessions. */
 static void attend_tiles(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const mo_forward *forward = ctx;
@@ -452,9 +453,10 @@ static void attend_tiles(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* A single token with few positions: heads go from their products to their results without a pause. Where there are more threads than KV heads,
- * each has a part of one's queries; the first of them makes key and value, and the others look for its mark when their
- * own queries are ready. Pieces are taken in order and a step of one token is never left, so some thread has started it. */
+/* A single token with few positions: each head runs from its products to its result without a barrier. If
+ * there are more threads than KV heads, each takes a part of one head's queries. The first of them computes
+ * key and value; the others wait for its mark when their own queries are ready. Pieces are taken in order and
+ * a step of one token is never aborted, so some thread has started that part. */
 static void attend_alone(void *ctx, int64_t begin, int64_t end, int thread)
 {
     mo_forward *forward = ctx;
@@ -479,13 +481,13 @@ static void attend_alone(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- Few tokens: chunks in parallel ----------------------------------------------------------- */
 
-/* From one partial result to the next. */
+/* Floats of a partial result. */
 static int64_t partial_stride(const mo_forward *forward)
 {
     return mo_kv_partial(MO_KV_I16, (int)forward->layer->attention.v_len);
 }
 
-/* A chunk's partial result, for each head of the token: m, l, r, then o. */
+/* The partial result of a chunk for a head: m, l, r, then o. */
 static float *partial_at(const mo_forward *forward, int64_t chunk, int head)
 {
     return forward->w->partial + (chunk * forward->layer->attention.heads + head) * partial_stride(forward);
@@ -499,7 +501,7 @@ static void keep_partial(const mo_forward *forward, const chunk_result *c, float
     memcpy(out + 3, c->o, sizeof(float) * (size_t)forward->layer->attention.v_len);
 }
 
-/* What a token that keeps all sees of its chunk of this number. */
+/* The visible range of chunk `number` for a token that keeps all positions. */
 static mo_seen seen_by(const mo_forward *forward, const mo_kv_head *kv, int64_t t, int64_t number)
 {
     const int64_t length = mo_kv_chunk(kv->type), last = end_seen(forward, t);
@@ -560,7 +562,7 @@ static void merge_chunks(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Counts the chunks of every token; true when their partial results fit and pay. */
+/* Counts the chunks of every token. True if their partial results fit, and parallel chunks pay. */
 static bool count_chunks(mo_forward *forward)
 {
     const mo_attention *a = &forward->layer->attention;
@@ -584,7 +586,7 @@ static bool count_chunks(mo_forward *forward)
 /* Up to this many positions one thread per KV head is as fast as parallel chunks and a merge. */
 enum { POSITIONS_ALONE = 512 };
 
-/* Parts of the queries of a KV head, of equal size, as far as there are threads for them. */
+/* Number of equal parts of a KV head's queries, as far as there are threads for them. */
 static int head_parts(const mo_forward *forward)
 {
     const mo_attention *a = &forward->layer->attention;

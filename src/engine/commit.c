@@ -1,6 +1,6 @@
-/* Commit: the end of a step with drafts. The rows that were accepted, of each slice the first ones, are applied to the states of
- * recurrent layers, from what the layers were given, in the same order as a plain step would; and what drafts chose counts for those
- * that are tokens now. */
+/* Commit: the end of a step with drafts. The accepted rows are the first ones of each slice. They are applied
+ * to the states of recurrent layers, from the recorded inputs of these layers, in the same order as in a
+ * plain step. The picks of drafts are counted for those that became tokens. */
 #include <math.h>
 #include <string.h>
 
@@ -9,13 +9,13 @@
 #include "numeric/mamba.h"
 #include "numeric/short_conv.h"
 
-/* Pieces into which a layer's heads or channels are divided. */
+/* Number of pieces of a layer's heads or channels. */
 enum { PIECES = 8 };
 
-/* Rows of a slice in a layer, of which the first `count` stay. */
+/* Rows of a slice in a layer; the first `count` are accepted. */
 typedef struct accepted {
     const mo_layer *layer;
-    mo_draft_inputs in; /* from its first row on */
+    mo_draft_inputs in; /* from the slice's first row on */
     const mo_state_layer *state;
     int64_t count;
 } accepted;
@@ -36,13 +36,13 @@ static accepted accepted_of(const mo_forward *forward, int64_t layer, int64_t sl
     return a;
 }
 
-/* Piece `piece` of `count` things. */
+/* Start of piece `piece` of `count` items. */
 static int64_t begin_of(int64_t count, int64_t piece)
 {
     return count * piece / PIECES;
 }
 
-/* The layer's output was computed in the verifying pass; here it goes to `unused`. */
+/* The verifying pass has computed the layer's output already; here it goes to `unused`. */
 static void apply_delta(const mo_forward *forward, const accepted *a, int64_t piece, float *unused)
 {
     const mo_delta_rule rule = mo_forward_delta_rule(forward->spec, a->layer);
@@ -106,7 +106,7 @@ static void apply(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* What the next step's convolutions look back to. */
+/* Stores the inputs that the next step's convolutions need. */
 static void keep(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -156,7 +156,8 @@ void mo_forward_found(const mo_forward *forward, int layer, int expert, bool col
     }
 }
 
-/* What the accepted drafts of a layer chose: the profile, the conversation and the policy learn of it now. */
+/* Counts the picks of a slice's accepted drafts in a layer, for the profile, the conversation and the cache
+ * policy. */
 static void count_picks(const mo_forward *forward, int layer, int64_t slice)
 {
     const mo_drafts *d = &forward->engine->drafts;
@@ -169,7 +170,7 @@ static void count_picks(const mo_forward *forward, int layer, int64_t slice)
         for (int r = 0; r < forward->spec->layers[layer].moe.used; r++) {
             const int32_t e = picked[r];
             if (!mo_spec_has_expert(forward->spec, e)) {
-                continue; /* another rank's */
+                continue; /* belongs to another rank */
             }
             const bool cold = d->cold[(int64_t)layer * d->experts + e];
             mo_forward_tally_expert(forward, counts, cold ? MO_FOUND_COLD : MO_FOUND_HOT, e, 1);

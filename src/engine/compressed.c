@@ -1,5 +1,6 @@
-/* Compressed attention (mo_compressed in model/parts.h) around the scores: rows that are key and value of all heads, keys of whole blocks of
- * tokens, what a token attends to, and its result on the way to the output product. What is between is attention.c. */
+/* Compressed attention (mo_compressed in model/parts.h), before and after the scores: rows that are key and
+ * value of all heads, keys of whole blocks of tokens, the rows a token attends to, and its result before the
+ * output product. attention.c computes the part in between. */
 #include <string.h>
 
 #include "engine/forward.h"
@@ -21,9 +22,9 @@ static const float *sines_of(const mo_forward *forward, int64_t t)
     return cosines_of(forward, t) + forward->engine->batch * forward->w->rope_stride;
 }
 
-/* ---- Rows and what compressors read ------------------------------------------------------------ */
+/* ---- Rows and compressor inputs ---------------------------------------------------------------- */
 
-/* Gates get what belongs to the token's place in its block. */
+/* Adds the bias for the token's position in its block to the gates. */
 static float *add_place(const mo_forward *forward, const mo_compressor *c, int64_t t, float *pairs)
 {
     const int64_t rows = c->gate.w.rows;
@@ -34,7 +35,7 @@ static float *add_place(const mo_forward *forward, const mo_compressor *c, int64
     return pairs + 2 * rows;
 }
 
-/* The token's row goes to the cache, and what compressors read beside it. */
+/* Writes the token's row to the cache, and the compressor inputs with it. */
 static void keep_row(mo_forward *forward, int64_t t)
 {
     const mo_attention *a = &forward->layer->attention;
@@ -56,7 +57,7 @@ static void keep_row(mo_forward *forward, int64_t t)
     }
 }
 
-/* q_a's products become what q reads; and the token's row. */
+/* Norms q_a's products, the input of q, and writes the token's row. */
 static void keep_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -72,7 +73,8 @@ static void keep_rows(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- Keys of blocks ---------------------------------------------------------------------------- */
 
-/* Of the block that ends with token t, by a compressor whose values of a token are `first` floats behind the beginning of what is kept of it. */
+/* The key of the block that ends with token t. The compressor's values of a token begin `first` floats after
+ * the start of that token's stored inputs. */
 static bool make_key(const mo_forward *forward, const mo_compressor *c, int64_t first, int64_t t, int thread,
                      float *key)
 {
@@ -97,7 +99,7 @@ static bool make_key(const mo_forward *forward, const mo_compressor *c, int64_t 
                        space->weights + thread * space->weight_floats, key);
 }
 
-/* Token t completes a block: its keys go to the cache. */
+/* Token t completes a block: writes the block's keys to the cache. */
 static void complete_block(mo_forward *forward, int64_t t, int thread)
 {
     const mo_attention *a = &forward->layer->attention;
@@ -127,7 +129,8 @@ static int64_t parts_of(const mo_attention *a)
     return (a->heads + mo_attention_part(a) - 1) / mo_attention_part(a);
 }
 
-/* Items are (token, piece of the heads). The first piece takes the block that the token completes, and the indexer's queries. */
+/* Items are (token, piece of the heads). The first piece also handles the block that the token completes and
+ * the indexer's queries. */
 static void prepare(void *ctx, int64_t begin, int64_t end, int thread)
 {
     mo_forward *forward = ctx;
@@ -185,7 +188,7 @@ int mo_forward_compressed_in(mo_forward *forward, mo_phase *phases, int count)
     return a->index.heads ? mo_forward_choose(forward, phases, count) : count;
 }
 
-/* ---- What a token attends to: keys of blocks, then rows of its window --------------------------- */
+/* ---- Rows a token attends to: keys of blocks, then rows of its window --------------------------- */
 
 static int64_t keys_of(const mo_forward *forward, int64_t t)
 {
@@ -221,7 +224,7 @@ void mo_forward_gather(const mo_forward *forward, int64_t t, int64_t first, int6
 
 /* ---- Results ------------------------------------------------------------------------------------ */
 
-/* Of every group the rows of all tokens, one group after the other. */
+/* For every group the rows of all tokens, group by group. */
 static mo_acts results_of(const mo_forward *forward)
 {
     const mo_compressed *c = compressed_of(forward);

@@ -1,4 +1,5 @@
-/* Cutter: cuts 64-byte aligned pieces off a block. While base is NULL it only counts, so that the same code finds the size. */
+/* Cutter: allocates 64-byte aligned pieces of a block. While base is NULL it only counts, so that the same
+ * code computes the size. */
 #ifndef MO_ENGINE_CUTTER_H
 #define MO_ENGINE_CUTTER_H
 

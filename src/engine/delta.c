@@ -1,5 +1,5 @@
-/* The delta-rule mixer: products, some of them by way of a few values, causal convolution, the recurrence head by head, gated norm,
- * output. */
+/* The delta-rule mixer: products, some of them through a few values, causal convolution, recurrence by head,
+ * gated norm, output. */
 #include <math.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static int64_t gates_of(const mo_delta *d)
     return mo_delta_gate_values(d->decay, d->v_heads, d->head);
 }
 
-/* The products before the convolution are the first half of w->q, those after it the second. */
+/* The first half of w->q has the products before the convolution, the second half those after it. */
 static float *before(const mo_forward *forward, int64_t t)
 {
     return forward->w->q + t * channels_of(&forward->layer->delta);
@@ -46,7 +46,7 @@ static float *after(const mo_forward *forward, int64_t t)
     return forward->w->q + (forward->tokens + t) * channels_of(&forward->layer->delta);
 }
 
-/* Of a slice with drafts: what the state is given when they are accepted. */
+/* Records a row of a slice with drafts: the inputs of the state, in case the drafts are accepted. */
 static void keep_row(const mo_forward *forward, int64_t t)
 {
     const int slice = forward->w->slice_of[t];
@@ -88,7 +88,7 @@ static void keep_inputs(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* One value head of one slice: its tokens one after the other. With drafts it works on a copy. */
+/* Runs the tokens of one slice in order, for one value head. With drafts it uses a copy of the state. */
 static void recur_head(const mo_forward *forward, int64_t slice, int h, int thread)
 {
     const mo_delta_rule d = mo_forward_delta_rule(forward->spec, forward->layer);
@@ -126,8 +126,8 @@ static void quantize_parts(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* What alpha and gate read by way of a few values, if they do; the products of those come with the layer's first ones. The space is what the
- * feed-forward part fills later. */
+/* If alpha and gate have a low-rank form, adds its second products; the first ones run with the layer's first
+ * products. The memory is later used by the feed-forward part. */
 static int add_gates(mo_forward *forward, mo_phase *phases, int count)
 {
     const mo_delta *d = &forward->layer->delta;

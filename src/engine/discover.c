@@ -4,9 +4,9 @@
 
 #include "base/status.h"
 
-/* How often the routers of each layer chose each expert. */
+/* Number of times the routers of each layer chose each expert. */
 typedef struct choices {
-    int experts;     /* most of any layer */
+    int experts;     /* maximum of all layers */
     uint32_t *count; /* [layers][experts] */
 } choices;
 
@@ -20,7 +20,7 @@ static void note(void *user, int layer, int64_t token, const int32_t *ids, const
     }
 }
 
-/* The chosen experts of a layer, those chosen most first; lower numbers first among equals. */
+/* Lists the chosen experts of a layer, the most chosen first; ties: the lower number. */
 static int list_chosen(const uint32_t *count, int experts, int32_t *out)
 {
     int n = 0;
@@ -46,8 +46,9 @@ static int count_resident(const mo_store *store, int layer, const int32_t *ids, 
     return resident;
 }
 
-/* Reads those experts of a layer and waits for them: the engine's lock protects the store, and nobody has it while the disk reads, so
- * that steps of other sessions go on. They may withdraw what they prove wrong. Returns how many came. */
+/* Reads these experts of a layer and waits for them. The engine's lock protects the store. It is released
+ * while the disk reads, so that steps of other sessions continue; they may cancel wrong predictions. Returns
+ * how many were read. */
 static int fetch_layer(mo_engine *engine, int layer, const int32_t *ids, int count, int64_t max_bytes)
 {
     mo_store *store = engine->tiers->store;
@@ -65,7 +66,7 @@ static int fetch_layer(mo_engine *engine, int layer, const int32_t *ids, int cou
     return after > before ? after - before : 0;
 }
 
-/* What the policy has not seen yet begins with what discovery counted, as with a profile. */
+/* Seeds experts that the policy has not seen yet with the counts of the discovery, as with a profile. */
 static void seed(mo_engine *engine, const choices *c, int layers)
 {
     uint64_t most = 1;
@@ -84,7 +85,7 @@ static void seed(mo_engine *engine, const choices *c, int layers)
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* Layer by layer, so that what is needed first comes first, until it is not wanted any more. */
+/* Reads layer by layer, so that the earliest needed experts come first, until cancelled. */
 static int64_t fetch(mo_engine *engine, const choices *c, const atomic_bool *cancel)
 {
     const mo_expert_table *b = mo_store_experts(engine->tiers->store);

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-/* What guesses leave to be read, if all of them were accepted: the last of them, and the token after it. */
+/* Unread tokens after a round, if all drafts were accepted: the last draft, and the token after it. */
 enum { LEFT = 2 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -20,13 +20,13 @@ static void begin_at(mo_head_session *s, int64_t at)
     s->base = at;
 }
 
-/* Tokens of the text that the state does not have yet. */
+/* Number of tokens of the text that are not in the state. */
 static int64_t missing_of(const mo_head_wish *wish)
 {
     return wish->count - wish->session->base - wish->session->state.length;
 }
 
-/* Keeps of the state what the text begins with, but for its last token, whose logits are wanted. */
+/* Keeps the common prefix of state and text, except the text's last token, whose logits are needed. */
 static void take_back(const mo_head_wish *wish)
 {
     mo_head_session *s = wish->session;
@@ -44,7 +44,7 @@ static void take_back(const mo_head_wish *wish)
     }
 }
 
-/* It knows no pictures: what it reads begins behind the last one. */
+/* The draft model reads no pictures: its text begins after the last one. */
 static void pass_pictures(const mo_head_wish *wish)
 {
     mo_head_session *s = wish->session;
@@ -57,7 +57,7 @@ static void pass_pictures(const mo_head_wish *wish)
     }
 }
 
-/* Where more is missing than may be read, or fits, the last tokens of the text are all that it will know. */
+/* If more tokens are missing than may be read, or than fit, it reads only the last tokens of the text. */
 static void leave_out(mo_head_wish *wish, int64_t most)
 {
     mo_head_session *s = wish->session;
@@ -70,7 +70,7 @@ static void leave_out(mo_head_wish *wish, int64_t most)
     wish->drafts = min64(wish->drafts, space - (wish->count - s->base));
 }
 
-/* ---- Reading and guessing --------------------------------------------------------------------- */
+/* ---- Reading and drafting ---------------------------------------------------------------------- */
 
 /* The next tokens of the text, up to `count`, as a slice of a step. */
 static mo_slice slice_of(const mo_head_wish *wish, int64_t count)
@@ -81,7 +81,7 @@ static mo_slice slice_of(const mo_head_wish *wish, int64_t count)
     return (mo_slice){.state = &s->state, .tokens = s->tokens + at, .count = count, .prompt = count > 1};
 }
 
-/* Those that are cancelled are guessed for no more. */
+/* Stops drafting for cancelled requests. */
 static void look_for_cancels(mo_head_wish *wishes, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -91,7 +91,7 @@ static void look_for_cancels(mo_head_wish *wishes, int count)
     }
 }
 
-/* Reads what is missing but for the last token, where that is more than guesses leave behind. */
+/* Reads the missing tokens except the last one, if more are missing than drafts leave. */
 static bool catch_up(mo_head *head, mo_head_wish *wishes, int count)
 {
     for (int done = 0; done < count;) {
@@ -106,7 +106,7 @@ static bool catch_up(mo_head *head, mo_head_wish *wishes, int count)
                 tokens += some;
             }
             if (some < rest && wishes[done].drafts) {
-                break; /* the rest of it goes with the next step */
+                break; /* the next step reads the rest */
             }
             done++;
         }
@@ -117,7 +117,8 @@ static bool catch_up(mo_head *head, mo_head_wish *wishes, int count)
     return true;
 }
 
-/* Guess number `draft` of all that want so many: after the last tokens of the text, and then after the guess before. */
+/* Computes draft number `draft` for all requests that want that many: the first one after the text's last
+ * tokens, the others after the previous draft. */
 static bool guess(mo_head *head, const mo_head_wish *wishes, int count, int64_t draft, bool *more)
 {
     mo_slice slices[MO_HEAD_TOGETHER];
@@ -150,7 +151,7 @@ static bool guess(mo_head *head, const mo_head_wish *wishes, int count, int64_t 
     return true;
 }
 
-/* Of several that have to read much the first does, and the others when they are asked again. */
+/* If several have much to read, the first one reads now and the others when they are asked again. */
 static void prepare(const mo_head *head, mo_head_wish *wishes, int count)
 {
     const bool beside = atomic_load(&head->trunk->accelerator) != NULL;
@@ -159,7 +160,7 @@ static void prepare(const mo_head *head, mo_head_wish *wishes, int count)
     for (int i = 0; i < count; i++) {
         take_back(&wishes[i]);
         pass_pictures(&wishes[i]);
-        if (missing_of(&wishes[i]) < 1) { /* the text ends in one */
+        if (missing_of(&wishes[i]) < 1) { /* the text ends in a picture */
             wishes[i].drafts = 0;
             continue;
         }

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/status.h"
 
-/* Layers share few rotations; each is filled once per token of a step. */
+/* Layers share few ropes; each is computed once per token of a step. */
 static int collect_ropes(const mo_model_spec *spec, const mo_rope **out, int limit)
 {
     int count = 0;
@@ -141,7 +141,7 @@ static mo_block_counts count_pool(mo_engine *engine, mo_block_pool *pool)
     if (pool) {
         c = mo_block_pool_count(pool);
     }
-    if (c.total == 0) { /* nothing was opened yet */
+    if (c.total == 0) { /* no pool was opened so far */
         c.total = c.free = mo_state_pool_bytes(engine->spec, &engine->states);
     }
     return c;
@@ -168,6 +168,6 @@ void mo_engine_lose_accelerator(mo_engine *engine, const mo_error *why)
             MO_LOG_WARN, "device",
             "%s; the CPU takes over, more slowly, and the state on the device is recomputed from the tokens",
             why->detail);
-        atomic_store(&engine->accelerator, NULL); /* who opened it closes it */
+        atomic_store(&engine->accelerator, NULL); /* its opener closes it */
     }
 }

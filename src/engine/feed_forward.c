@@ -1,13 +1,13 @@
-/* The feed-forward part of a layer: all chosen experts, and the dense or shared part, as one
- * region. Tokens are gathered expert by expert, so that an expert is read once however many tokens chose it;
- * each token's outputs are summed in router order, so that results do not depend on it. */
+/* The feed-forward part of a layer: all chosen experts, and the dense or shared part, as one region. Tokens
+ * are gathered by expert, so that an expert is read once for all tokens that chose it. Each token's outputs
+ * are summed in router order, so that results do not depend on the gathering. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "engine/forward.h"
 #include "numeric/merge.h"
 
-/* The part that every token runs in addition to the routed experts: a dense layer, or a shared expert. */
+/* The part that every token runs besides the routed experts: a dense layer, or a shared expert. */
 const mo_ffn *mo_forward_side(const mo_layer *l)
 {
     if (l->dense) {
@@ -16,9 +16,10 @@ const mo_ffn *mo_forward_side(const mo_layer *l)
     return l->routed && mo_linear_present(&l->moe.shared.up) ? &l->moe.shared : NULL;
 }
 
-/* ---- Who needs which expert ------------------------------------------------------------------- */
+/* ---- Tokens by expert --------------------------------------------------------------------------- */
 
-/* What describes an expert has left the caches since the layer's last step: all of them are asked for at once, before one after the other is read. */
+/* The expert descriptors have left the caches since the layer's last step. They are all prefetched before the
+ * first one is read. */
 static void ask_expert(const mo_expert *b)
 {
     for (size_t i = 0; i < sizeof *b; i += 64) {
@@ -87,14 +88,14 @@ static mo_merge merge_of(const mo_forward *forward)
     } else if (l->routed) {
         m.used = l->moe.used;
         m.weights = w->picks.weights;
-        m.ids = w->picks.ids; /* negative: left out because it was not in RAM (--skip-missing) */
+        m.ids = w->picks.ids; /* negative: skipped because it was not in RAM (--skip-missing) */
         m.row_of = w->picks.row_of;
         m.down = w->down;
     }
     return m;
 }
 
-/* The sums of experts with products around them: what the last of these reads. */
+/* For experts with products around them: the sums that the last product reads. */
 static void sum_latent(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -129,8 +130,8 @@ static void merge(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Values of a piece of a token's row. What it adds lies in the caches of as many cores as there are: one alone would wait for
- * it longer than the others for one another. */
+/* Values per piece of a token's row. The summands are in the caches of all cores; one core alone would wait
+ * for them longer than several wait for each other. */
 enum { MERGE_PIECE = 256 };
 
 static int64_t merge_pieces(int64_t n)
@@ -153,7 +154,7 @@ static void merge_some(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Appends the phases from the experts' outputs to the stream; the new count. */
+/* Appends the phases from the experts' outputs to the stream. Returns the new count. */
 static int add_merging(mo_forward *forward, mo_phase *phases, int count)
 {
     const mo_merge m = merge_of(forward);
@@ -185,17 +186,18 @@ static int add_merging(mo_forward *forward, mo_phase *phases, int count)
 
 /* ---- Rounds ----------------------------------------------------------------------------------- */
 
-/* Steps whose experts have few tokens each, though there are more of them. */
+/* Maximum tokens of a step whose experts still have few tokens each. */
 enum { SMALL_TOKENS = 64 };
 
-/* Do pieces of the first products go on to activations? With many tokens pieces are cut otherwise. */
+/* True if pieces of the first products also compute the activation. With many tokens pieces are cut
+ * differently. */
 static bool goes_on(const mo_forward *forward, int64_t count, const mo_linear *up)
 {
     return count < MO_JOBS_FEW && forward->tokens <= SMALL_TOKENS && forward->w->adapting.count == 0 &&
            mo_linear_present(up) && up->w.rows % 32 == 0;
 }
 
-/* The products of what the activation reads, of a piece of work that goes on to it. */
+/* Appends the products that the activation reads, in pieces that also compute the activation. */
 static void add_gated(mo_forward *forward, const mo_linear *gate, const mo_linear *up, const mo_acts *in,
                       const int32_t *tokens, int64_t count, float *gate_y, mo_job_gated gated)
 {
@@ -273,7 +275,8 @@ void mo_forward_begin_round(mo_forward *forward)
     forward->row_count = forward->side_count = 0;
 }
 
-/* Do gate, up and down go as one phase? Not where an activation is a phase of its own, nor where a step may be given up in the middle. */
+/* True if gate, up and down run as one phase: not if an activation is a separate phase, nor if the step may
+ * be aborted in the middle. */
 static bool flows(const mo_forward *forward)
 {
     return !forward->stoppable && forward->w->adapting.count == 0 &&
@@ -285,8 +288,8 @@ static bool flows(const mo_forward *forward)
 typedef struct accompanied {
     mo_phase phase;
     mo_side_task side_task;
-    int64_t task_ended;             /* when it had ended */
-    _Atomic int64_t products_ended; /* and the last of the other items, nearly: the latest to say so */
+    int64_t task_ended;             /* time when the task ended */
+    _Atomic int64_t products_ended; /* time when the last other item ended, approximately */
 } accompanied;
 
 static void run_accompanied(void *ctx, int64_t begin, int64_t end, int thread)
@@ -303,7 +306,7 @@ static void run_accompanied(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* When the merge begins, for those who keep times: a phase of one chunk without a waiter. */
+/* Records when the merge begins, if times are measured: a phase of one chunk, without a barrier. */
 static void note_merge(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)begin, (void)end, (void)thread;
@@ -314,7 +317,7 @@ static void note_merge(void *ctx, int64_t begin, int64_t end, int thread)
 void mo_forward_run_round(mo_forward *forward, bool last)
 {
     mo_phase phases[12];
-    /* The other parts share the phases of routed experts. */
+    /* The other parts run in the phases of the routed experts. */
     const int part = forward->layer->routed ? MO_PART_EXPERTS : MO_PART_PRODUCTS;
     const bool joined = flows(forward);
     int count = 1;
@@ -362,14 +365,14 @@ void mo_forward_run_round(mo_forward *forward, bool last)
 
 /* ---- The CPU's share of a layer ---------------------------------------------------------------- */
 
-/* What the CPU computes of a layer, and how. */
+/* The part of a layer that the CPU computes, and how. */
 typedef struct cpu_share {
     mo_forward *forward;
-    const uint8_t *who; /* [experts] NULL: the CPU computes all of them */
-    uint8_t mine;       /* in who */
-    bool whole;         /* with the part beside the experts */
-    bool merges;        /* and the merge, in the last round */
-    int asked, count;   /* experts: of the choice, and of them computed */
+    const uint8_t *who; /* [experts] NULL: the CPU computes all */
+    uint8_t mine;       /* the CPU's value in who */
+    bool whole;         /* with the dense or shared part */
+    bool merges;        /* with the merge, in the last round */
+    int asked, count;   /* experts: requested; and of these, computed */
 } cpu_share;
 
 static void begin_round(void *owner)
@@ -377,7 +380,7 @@ static void begin_round(void *owner)
     mo_forward_begin_round(((const cpu_share *)owner)->forward);
 }
 
-/* The rows of an expert that sort_by_expert() has laid together. */
+/* Adds the rows of an expert, which sort_by_expert() has made consecutive. */
 static void add_expert(void *owner, const mo_need *n, bool down)
 {
     mo_forward *forward = ((const cpu_share *)owner)->forward;
@@ -403,12 +406,12 @@ static void run_round(void *owner, bool last)
 {
     const cpu_share *c = owner;
     mo_forward_run_round(c->forward, last && c->merges);
-    if (c->forward->experts_only) { /* another rank sees that this one makes progress */
+    if (c->forward->experts_only) { /* shows other ranks that this one makes progress */
         atomic_fetch_add_explicit(&c->forward->engine->layers_run, 1, memory_order_relaxed);
     }
 }
 
-/* Others need not wait for this rank's disk. */
+/* Runs the side task now, so that others need not wait for this rank's disk. */
 static void run_task(void *owner)
 {
     mo_forward *forward = ((const cpu_share *)owner)->forward;
@@ -418,7 +421,7 @@ static void run_task(void *owner)
     }
 }
 
-/* The layer's own reads are queued: the disk may read ahead behind them. */
+/* The layer's own reads are queued: the disk may prefetch after them. */
 static mo_status looked(void *owner, bool first, mo_error *err)
 {
     const cpu_share *c = owner;
@@ -459,7 +462,7 @@ static int list_needs(const cpu_share *c)
     int count = 0;
     for (int e = 0; e < moe->experts; e++) {
         const int32_t picks = w->picks.count[e];
-        /* Descriptors of the others have long left the caches: they are not read. */
+        /* Descriptors of the others are not in the caches and are not read. */
         if (picks > 0 && (c->who ? c->who[e] == c->mine : mo_spec_has_expert(c->forward->spec, e))) {
             w->needs[count++] = (mo_need){.expert = e, .picks = (uint32_t)picks};
         }
@@ -467,7 +470,7 @@ static int list_needs(const cpu_share *c)
     return count;
 }
 
-/* Computing is the hot cache's hot lane here, reading the cold one. */
+/* Computing counts as the hot cache's hot lane here, and reading as the cold lane. */
 static void tally_times(const mo_forward *forward, mo_tally_layer *counts, const mo_rounds *r, int64_t began)
 {
     const int64_t region = mo_clock_ns() - began, products = r->computing_ns - forward->merge_ns;
@@ -497,7 +500,7 @@ static void tally(const mo_forward *forward, const mo_rounds *r, int64_t began, 
     }
 }
 
-/* Experts that are in RAM first, then what has landed meanwhile, until nothing is left. */
+/* Computes the experts in RAM first, then the others as they land. */
 static mo_status compute_share(cpu_share *c, mo_error *err)
 {
     mo_forward *forward = c->forward;
@@ -537,13 +540,13 @@ static mo_status compute_share(cpu_share *c, mo_error *err)
     return status;
 }
 
-/* ---- The part --------------------------------------------------------------------------------- */
+/* ---- The feed-forward part ---------------------------------------------------------------------- */
 
-/* Everything but the routed experts. */
+/* Computes everything but the routed experts. */
 static void feed_beside(mo_forward *forward)
 {
     for (int64_t i = 0; i < forward->tokens * forward->layer->moe.used; i++) {
-        forward->w->picks.ids[i] = -1; /* the merge passes over them */
+        forward->w->picks.ids[i] = -1; /* the merge skips them */
     }
     mo_forward_begin_round(forward);
     add_side(forward);
@@ -572,7 +575,7 @@ void mo_forward_compute(mo_forward *forward, const mo_expert_work *work, uint8_t
     forward->w->down = down;
 }
 
-/* What workers of this process have computed is in the upper tier; ranks count their own. */
+/* Experts computed by local workers count as hits of the upper tier. Ranks count their own. */
 static void tally_workers(const mo_forward *forward, const mo_workers *workers, const mo_expert_work *work)
 {
     mo_tally_layer *counts = mo_forward_tally(forward, forward->index);
@@ -589,7 +592,7 @@ static void tally_workers(const mo_forward *forward, const mo_workers *workers, 
     }
 }
 
-/* The CPU's share while workers compute theirs, and the merge when all outputs are there. */
+/* Computes the CPU's share while workers compute theirs, then merges when all outputs are ready. */
 static mo_status feed_with_workers(mo_forward *forward, mo_error *err)
 {
     mo_workers *workers = &forward->engine->workers;
@@ -598,9 +601,9 @@ static mo_status feed_with_workers(mo_forward *forward, mo_error *err)
     cpu_share own = {.forward = forward, .who = work.who, .whole = !forward->experts_only};
     int returned = 0;
     if (own.whole) {
-        mo_forward_guess_remote(forward); /* their disks read ahead while they compute */
+        mo_forward_guess_remote(forward); /* their disks prefetch while they compute */
     }
-    mo_forward_note_drafts(forward); /* ranks are told of them */
+    mo_forward_note_drafts(forward); /* ranks receive them */
     mo_workers_claim(workers, &work);
     mo_status status = mo_workers_begin(workers, &work, &forward->side_task, &returned, err);
     if (status != MO_OK) {

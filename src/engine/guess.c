@@ -1,5 +1,5 @@
-/* Guesses about experts, none of which can change a result unless the user asked for it: what the next layer
- * will need, and, as the one lossy option, doing without what is missing. */
+/* Predictions of experts: what the next layer will need. They never change a result, except the lossy option
+ * that skips missing experts. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -7,30 +7,30 @@
 #include "engine/forward.h"
 #include "numeric/ops.h"
 
-/* ---- What comes next -------------------------------------------------------------------------- */
+/* ---- Prefetching -------------------------------------------------------------------------------- */
 
-/* Predictions between two checks, and the share that must have been correct. A wrong one costs a slot
- * and disk time that a need may wait for; a right one saves about what it costs. */
+/* Predictions between two checks, and the share that must be correct. A wrong prediction costs a slot and
+ * disk time that a need may wait for. A correct one saves about as much as it costs. */
 enum { CHECKED_AT_ONCE = 256 };
 static const double right_share = 0.5;
 
-/* The share of right guesses that come too late, from which on it pays to look one layer further; and that of the time for which a disk
- * may have been busy then: one that never rests brings nothing sooner. */
+/* If more than this share of correct predictions is late, it pays to predict one layer further ahead, unless
+ * the disk was busy for more than busy_share of the time: then nothing would arrive sooner. */
 static const double late_share = 0.5, busy_share = 0.9;
 
 /* The share of a layer's experts that counts as nearly all: seven of eight. */
 static const double nearly_all = 0.875;
 
-/* Bytes that guesses of one layer may read, for however many tokens: what the disk can deliver while the next layer's mixer
- * computes is of this order. More drive out what later layers need, while those of this layer, which will not be needed for longest,
- * cannot leave yet. */
+/* Maximum bytes of predictions for one layer, for any number of tokens: about what the disk can read while
+ * the next layer's mixer computes. More would evict what later layers need, because experts of this layer,
+ * which are needed last, cannot be evicted yet. */
 static const int64_t guess_bytes = (int64_t)16 << 20;
 
-/* Tokens of a step whose choices are guessed, one after the other: several sequences that decode together. Larger steps are prompts, which
- * soon need nearly all experts. */
+/* Maximum tokens of a step whose experts are predicted, one by one: several sequences that decode together.
+ * Larger steps are prompts, which soon need nearly all experts. */
 enum { GUESSED_TOKENS = 16 };
 
-/* The first layer with experts behind number *index, which becomes its own. */
+/* The first routed layer after *index, which is set to it. */
 static const mo_layer *next_routed(const mo_forward *forward, int *index)
 {
     for (int i = *index + 1; i < forward->spec->layer_count; i++) {
@@ -42,7 +42,8 @@ static const mo_layer *next_routed(const mo_forward *forward, int *index)
     return NULL;
 }
 
-/* Was the disk idle since the last check of the farthest predictions, and were most correct ones late? */
+/* True if the disk had idle time since the last check of the farthest predictions and most correct ones were
+ * late. */
 static bool could_come_sooner(const mo_prefetch_state *f, const mo_store_counters *c)
 {
     const mo_prefetch_counters *now = &c->distance[f->distance], *then = &f->last_checked[f->distance];
@@ -52,14 +53,14 @@ static bool could_come_sooner(const mo_prefetch_state *f, const mo_store_counter
     return late > late_share * proven && busy < busy_share * time;
 }
 
-/* The farthest predictions are checked against disk usage from now on. */
+/* Starts a new period for checking the farthest predictions against disk usage. */
 static void begin_time(mo_prefetch_state *f, const mo_store_counters *c)
 {
     f->last_checked_ns = mo_clock_ns();
     f->busy_ns = c->disk.busy_ns;
 }
 
-/* Guesses of this reach are wrong too often: it looks less far, in the end not at all. */
+/* Predictions of this distance are wrong too often: reduces the distance, or turns prefetching off. */
 static void shorten(mo_prefetch_state *f, int distance, double share)
 {
     if (distance == 1) {
@@ -74,8 +75,9 @@ static void shorten(mo_prefetch_state *f, int distance, double share)
     }
 }
 
-/* Each distance is checked by its own predictions: the farthest may find no slots while the nearer ones are wrong. Those
- * that look furthest are followed by further ones, as far as `most`, when they are right and could come sooner. */
+/* Checks each distance by its own predictions, because the farthest may find no slots while nearer ones are
+ * wrong. Increases the distance, up to `most`, if the farthest predictions are correct and could arrive
+ * sooner. */
 static bool pays(mo_tiers *tiers, int most)
 {
     mo_prefetch_state *f = &tiers->prefetch;
@@ -103,7 +105,8 @@ static bool pays(mo_tiers *tiers, int most)
     return f->on;
 }
 
-/* What the router of `l` would read of token t if its layer's mixer added nothing. Of several streams: if it read what this layer's does. */
+/* Approximates the router input of `l` for token t, as if its layer's mixer added nothing. With several
+ * streams: as if it read this layer's input. */
 static void guess_input(const mo_forward *forward, const mo_layer *l, int64_t t, const mo_acts *in)
 {
     const int64_t n = forward->spec->width;
@@ -118,7 +121,7 @@ static void guess_input(const mo_forward *forward, const mo_layer *l, int64_t t,
     mo_forward_quantize(forward->k, in, 0);
 }
 
-/* The experts that the layer would choose for token t; false: nothing can be said. */
+/* The experts that the layer would probably choose for token t; false: unknown. */
 static bool choose_for(mo_forward *forward, const mo_layer *l, int64_t t, int32_t *ids)
 {
     mo_workspace *w = forward->w;
@@ -148,8 +151,8 @@ static bool choose_for(mo_forward *forward, const mo_layer *l, int64_t t, int32_
     return true;
 }
 
-/* What the first routed layer behind number *index would choose, each expert once; *index becomes its own. False: there is none, or nothing
- * can be said. */
+/* The experts that the first routed layer after *index would probably choose, each once; *index is set to
+ * that layer. False: no such layer, or unknown. */
 static bool choose(mo_forward *forward, int *index, int32_t *ids, int *count)
 {
     const mo_layer *next = forward->tokens <= GUESSED_TOKENS ? next_routed(forward, index) : NULL;
@@ -170,7 +173,7 @@ static bool choose(mo_forward *forward, int *index, int32_t *ids, int *count)
     return next;
 }
 
-/* Asks for the experts that the step's tokens have in this layer. */
+/* Requests the experts that the step's tokens determine for this layer. */
 static void ask_known(const mo_forward *forward, int index)
 {
     const mo_moe *moe = &forward->spec->layers[index].moe;
@@ -253,7 +256,7 @@ void mo_guess_take(mo_tiers *tiers, int layer, const int32_t *experts, int count
     }
 }
 
-/* ---- Doing without ---------------------------------------------------------------------------- */
+/* ---- Skipping missing experts ------------------------------------------------------------------- */
 
 int mo_forward_skip(mo_forward *forward, int count)
 {

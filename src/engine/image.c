@@ -31,7 +31,7 @@ static mo_status check_image(const mo_model_spec *spec, const mo_image *image, m
     return MO_OK;
 }
 
-/* The next image at or behind `at`; the number of tokens where none stands there. */
+/* The index of the next image at or after `at`; count if there is none. */
 static int64_t next_of(const int32_t *tokens, int64_t at, int64_t count)
 {
     while (at < count && tokens[at] >= 0) {

@@ -1,10 +1,11 @@
-/* The indexer of a layer (mo_indexer in model/parts.h): which positions its attention, and that of layers behind it, keeps of every token.
- * Tokens that see no more than are kept keep all, and nothing is scored for them. */
+/* The indexer of a layer (mo_indexer in model/parts.h): which positions its attention, and that of the layers
+ * after it, keeps for every token. Tokens that see no more positions than are kept keep all, without
+ * scores. */
 #include <string.h>
 
 #include "engine/forward.h"
 
-/* Positions of a piece of the scores of one token. */
+/* Positions per piece of a token's scores. */
 enum { INDEX_PIECE = 4 * MO_KV_BLOCK };
 
 static mo_index_rule rule_of(const mo_forward *forward)
@@ -69,7 +70,7 @@ void mo_forward_index_query(const mo_forward *forward, int64_t t)
     }
 }
 
-/* Keys that follow each other in the cache, and those from u on. */
+/* Number of consecutive keys in the cache; and the keys from u on. */
 static int64_t run_of(const mo_forward *forward)
 {
     const mo_attention *a = &forward->layer->attention;
@@ -83,9 +84,9 @@ static const float *keys_from(const mo_forward *forward, int64_t t, int64_t u)
                                                       : mo_state_index(state, forward->index, u);
 }
 
-/* ---- Many tokens: scored and chosen tile by tile ---------------------------------------------- */
+/* ---- Many tokens: scored and selected by tile --------------------------------------------------- */
 
-/* `count` consecutive tokens of one session from token t on, which read every block of keys once. */
+/* `count` consecutive tokens of one session from token t on. They read every block of keys once. */
 static void choose_tile(const mo_forward *forward, const mo_index_place *place, mo_scratch *scratch,
                         int64_t t, int64_t count)
 {
@@ -133,7 +134,7 @@ static void choose_tiles(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- Few tokens: scores in parallel ----------------------------------------------------------- */
 
-/* Pieces of the scores of a token. */
+/* Number of pieces of a token's scores. */
 static int64_t pieces_of(const mo_forward *forward, int64_t t)
 {
     const int64_t all = mo_forward_candidates(forward, t);

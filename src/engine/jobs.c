@@ -5,12 +5,12 @@
 #include "engine/split.h"
 #include "numeric/ops.h"
 
-/* Tokens of a piece: a long prompt's products are cut in both directions, so that matrices of few rows keep
- * sixteen threads busy too. */
+/* Tokens per piece. A long prompt's products are cut in both directions, so that matrices of few rows also
+ * keep sixteen threads busy. */
 enum { PIECE_TOKENS = 256 };
 
-/* Where that makes few pieces, floats are cut more finely, for which nothing is laid out or decoded: a router of 128 experts would else keep
- * two threads busy. */
+/* If that makes few pieces, products of floats are cut more finely, because floats need no unpacking.
+ * Otherwise a router of 128 experts would keep only two threads busy. */
 enum { FEW_PIECES = 64, FINE_ROWS = 32, FINE_TOKENS = 24 };
 
 static int64_t pieces_of(int64_t count, int64_t grain)
@@ -62,7 +62,7 @@ void mo_jobs_add_gated(mo_jobs *j, const mo_linear *gate, const mo_acts *acts, c
     j->list[j->count - 1].gated = *gated;
 }
 
-/* The last one that begins at or before it. */
+/* The last job that begins at or before the piece. */
 static const mo_job *find_job(const mo_jobs *j, int64_t piece)
 {
     int low = 0, high = j->count;
@@ -97,7 +97,7 @@ void mo_job_adapt(const mo_jobs *j, const mo_job *job, int64_t from, int64_t to,
     }
 }
 
-/* What the step's adapters have for the job's matrix, as products that come before; false: nothing. */
+/* Adds the first products of the step's adapters for the job's matrix; false: none. */
 static bool lower(mo_jobs *j, mo_job *job, mo_low *lows, int64_t *floats)
 {
     const mo_adapting *a = j->adapting;
@@ -140,7 +140,7 @@ int mo_jobs_phases_of(mo_jobs *j, mo_phase *phases, int count, int part)
 
 /* ---- Pieces ------------------------------------------------------------------------------------ */
 
-/* Rows from .. to-1 with tokens t .. t+count-1. */
+/* Multiplies rows from .. to-1 with tokens t .. t+count-1. */
 static void multiply(const mo_jobs *j, const mo_job *job, const mo_linear *linear, int64_t from, int64_t to,
                      int64_t t, int64_t count, float *y, mo_scratch *scratch)
 {
@@ -151,7 +151,7 @@ static void multiply(const mo_jobs *j, const mo_job *job, const mo_linear *linea
                       job->stride);
 }
 
-/* From both products to codes, a few blocks of 32. */
+/* Activates and quantizes a few blocks of 32 values. */
 static void activate(const mo_jobs *j, const mo_job *job, int64_t from, int64_t to, int64_t t, int64_t count)
 {
     const mo_acts *h = &job->gated.hidden;
@@ -204,10 +204,10 @@ static int64_t bytes_of(const mo_job *job)
     return job->rows * (row_bytes_of(job->linear) + row_bytes_of(job->gated.up));
 }
 
-/* For a piece of floats with few tokens. */
+/* Bytes per piece of floats with few tokens. */
 enum { FLOAT_BYTES = 64 * 1024 };
 
-/* Rows of a piece. Floats go in fours where tokens are few: a router has few rows, and long ones. */
+/* Rows per piece. For few tokens, floats are cut in multiples of four rows: a router has few, long rows. */
 static int64_t grain_of(const mo_job *job, int64_t bytes)
 {
     const mo_weights *w = &job->linear->w;
@@ -252,9 +252,9 @@ mo_phase mo_jobs_phase(mo_jobs *j)
                       .shares = most < MO_JOBS_FEW};
 }
 
-/* ---- What pieces read ---------------------------------------------------------------------------- */
+/* ---- Weights of pieces -------------------------------------------------------------------------- */
 
-/* The weights that a piece reads, of its first matrix. */
+/* The weights of the piece's first matrix. */
 static const uint8_t *weights_of(const mo_job *job, int64_t piece, int64_t *bytes)
 {
     const int64_t from = (piece - job->first) % job->row_pieces * job->grain;
@@ -305,7 +305,8 @@ int mo_linears_ahead(const mo_linear *const *linears, int n, int64_t tokens, mo_
 
 /* ---- Flow --------------------------------------------------------------------------------------- */
 
-/* What a piece of down reads does not depend on what it waits for: it is asked for meanwhile, a little between two looks. */
+/* The weights of a piece of down do not depend on the awaited result: they are prefetched meanwhile, a little
+ * between two checks. */
 static void await(const mo_flow *f, int32_t unit, const mo_job *job, int64_t piece)
 {
     const _Atomic int64_t *left = &f->units[unit].left;
@@ -320,8 +321,8 @@ static void await(const mo_flow *f, int32_t unit, const mo_job *job, int64_t pie
     }
 }
 
-/* Pieces of gate and up come first, and all of them are taken before one of down is taken: a thread that waits here waits for threads that
- * compute. */
+/* Pieces of gate and up come first, and all of them are taken before the first piece of down. So a thread
+ * that waits here waits for threads that compute. */
 static void run_flow(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const mo_flow *f = ctx;
@@ -346,7 +347,7 @@ bool mo_flow_joins(const mo_flow *f, const mo_jobs *in, const mo_jobs *out)
     return in->count > 0 && out->count > 0 && in->count <= f->limit && out->count <= f->limit;
 }
 
-/* The first row of activations that a product of `out` reads: the last of `in` that wrote it. */
+/* The product of `in` that writes the first row of activations that `out` reads; -1: none. */
 static int32_t find_unit(const mo_flow *f, const mo_job *out, int guess)
 {
     const float *row = out->acts->x + (out->pick ? out->pick[0] : 0) * out->acts->cols;

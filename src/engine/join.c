@@ -1,10 +1,10 @@
-/* Join: what the layer of an MTP head reads: the stream, or each of several streams. */
+/* Join: the input of an MTP head's layer: one stream, or several. */
 #include "engine/forward.h"
 
 typedef struct joining {
     mo_forward *forward;
-    mo_acts in;      /* a row for every stream of a token */
-    int64_t streams; /* 1, where there are not several */
+    mo_acts in;      /* one row per stream of a token */
+    int64_t streams; /* 1 without several streams */
 } joining;
 
 static void norm_both(void *ctx, int64_t begin, int64_t end, int thread)

@@ -1,9 +1,9 @@
-/* Latent attention (mo_latent in model/parts.h) around the scores: queries come to the rows that the cache holds, and results leave them, by a
- * matrix of each head. What is between is attention.c. */
+/* Latent attention (mo_latent in model/parts.h), before and after the scores: a matrix per head maps queries
+ * to the rows in the cache, and another maps results back. attention.c computes the part in between. */
 #include "engine/forward.h"
 #include "numeric/heads.h"
 
-/* Acts of which every head has the rows of all tokens, one head after the other; and the views of each head, for the products. */
+/* Acts with the rows of all tokens for each head, head by head; and a view of each head, for the products. */
 typedef struct by_head {
     mo_acts all;
     mo_acts *head; /* [heads] */
@@ -24,7 +24,8 @@ static by_head mixed_of(const mo_forward *forward)
                      .head = forward->w->latent.acts + a->heads};
 }
 
-/* The products of all heads with their parts of a matrix: `rows` rows of it each, into y[t * stride + h * step]. */
+/* Adds the products of all heads with their parts of a matrix, `rows` rows each, into y[t * stride + h *
+ * step]. */
 static void add_heads(const mo_forward *forward, mo_jobs *jobs, const mo_linear *linear, const by_head *in,
                       int64_t rows, float *y, int64_t step, int64_t stride)
 {
@@ -38,7 +39,7 @@ static void add_heads(const mo_forward *forward, mo_jobs *jobs, const mo_linear 
 
 /* ---- Queries and keys ------------------------------------------------------------------------- */
 
-/* q_a's products become what q reads. */
+/* Norms q_a's products, the input of q. */
 static void norm_queries(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -52,7 +53,7 @@ static void norm_queries(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Items are (token, piece of the heads). The first piece takes the key. */
+/* Items are (token, piece of the heads). The first piece also handles the key. */
 static void prepare(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;

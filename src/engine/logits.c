@@ -5,13 +5,13 @@
 #include "base/status.h"
 #include "numeric/merge.h"
 
-/* Tokens on their way through the output matrix. Their rows of logits belong to different sessions; where all belong to
- * one slice they follow each other, and products write there. */
+/* Tokens that go through the output matrix. Their rows of logits belong to different sessions. If all belong
+ * to one slice, the rows are consecutive, and products write there directly. */
 typedef struct output {
     mo_forward *forward;
     mo_acts in;           /* the tokens' normed rows, in the order of `token` */
     const int32_t *token; /* of the step */
-    float *const *row;    /* where a token's logits go */
+    float *const *row;    /* destination of each token's logits */
     int64_t count;
     atomic_bool bad;
 } output;
@@ -28,7 +28,7 @@ static void norm(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Soft cap, and a look for numbers that are none. */
+/* Applies the soft cap, and checks that all values are finite. */
 static void finish(output *o, float *logits, int64_t n)
 {
     const mo_forward *forward = o->forward;
@@ -54,7 +54,7 @@ static mo_status run(output *o, mo_phase *phases, int count, mo_error *err)
     return MO_OK;
 }
 
-/* ---- Rows that follow each other -------------------------------------------------------------- */
+/* ---- Consecutive rows --------------------------------------------------------------------------- */
 
 enum { FINISH_PIECE = 8192 };
 
@@ -90,7 +90,8 @@ static mo_status emit_together(output *o, mo_error *err)
 
 /* ---- Rows of several sessions ----------------------------------------------------------------- */
 
-/* Items are pieces of the output matrix: for all tokens into the thread's own memory, from there to each session's. */
+/* Items are pieces of the output matrix: computed for all tokens into the thread's memory, then copied to
+ * each session's. */
 static void multiply_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     output *o = ctx;
@@ -100,7 +101,7 @@ static void multiply_piece(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         const int64_t from = i * MO_LOGITS_ROWS, rest = linear->w.rows - from;
         const int64_t rows = rest < MO_LOGITS_ROWS ? rest : MO_LOGITS_ROWS;
-        /* Products write at the number of the matrix's row. */
+        /* Products write at the index of the matrix row. */
         forward->k->product(&linear->w, from, from + rows, &o->in, NULL, o->count, made - from,
                             MO_LOGITS_ROWS, &forward->w->scratch[thread]);
         mo_finish_product(linear->scale, linear->bias ? linear->bias + from : NULL, rows, o->count, made,
@@ -117,8 +118,8 @@ static void multiply_piece(void *ctx, int64_t begin, int64_t end, int thread)
 static mo_status emit_apart(output *o, mo_error *err)
 {
     const int64_t rows = o->forward->spec->output.w.rows;
-    mo_jobs *jobs =
-        &o->forward->w->phases.output; /* what adapters add to the product, which is not the list's */
+    /* for the adapters of the product, which is computed in another way */
+    mo_jobs *jobs = &o->forward->w->phases.output;
     mo_jobs_clear(jobs);
     mo_jobs_add_for(jobs, &o->forward->spec->output, &o->in, NULL, o->token, o->count, NULL, MO_LOGITS_ROWS);
     mo_phase phases[3] = {{.fn = norm, .ctx = o, .count = o->count, .grain = 1, .part = MO_PART_OTHER}};
@@ -131,7 +132,7 @@ static mo_status emit_apart(output *o, mo_error *err)
     return run(o, phases, count, err);
 }
 
-/* ---- All of them ------------------------------------------------------------------------------ */
+/* ---- All rows ----------------------------------------------------------------------------------- */
 
 float *mo_logits_row(const mo_forward *forward, int slice, int64_t token)
 {

@@ -1,18 +1,18 @@
-/* Logits: the model's output for the tokens of a step whose logits are requested. The output matrix is one of the
- * largest a token reads, so sessions that decode together read it once. */
+/* Logits: the model's output for the tokens of a step whose logits are requested. The output matrix is one of
+ * the largest that a token reads, so sessions that decode together read it once. */
 #ifndef MO_ENGINE_LOGITS_H
 #define MO_ENGINE_LOGITS_H
 
 #include "engine/forward.h"
 
-/* Where a token of a slice that wants them has its logits: rows of slices with drafts are in engine->drafts. */
+/* Where to write the logits of a token. Rows of slices with drafts are in engine->drafts. */
 float *mo_logits_row(const mo_forward *forward, int slice, int64_t token);
 
-/* Lists the tokens of the step that want logits, ascending, in w->logits.token, and where these go in w->logits.row. Returns
- * how many; *slices: of how many sessions. */
+/* Lists the tokens of the step whose logits are requested, ascending, in w->logits.token, and their
+ * destinations in w->logits.row. Returns their number; *slices: number of sessions. */
 int64_t mo_logits_list(const mo_forward *forward, int *slices);
 
-/* After the last layer: writes every row that a slice asked for. */
+/* After the last layer: writes all requested rows. */
 mo_status mo_logits_emit(mo_forward *forward, mo_error *err);
 
 #endif

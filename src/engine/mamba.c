@@ -1,6 +1,6 @@
-/* The mixer of Mamba. The first kind: convolution, a product of its result for the step's width, b and c, norms of these, a
- * second product for the widths of all channels, scan, output. The second kind has all of these from its first
- * products. */
+/* The Mamba mixer. First kind: convolution, a product of its result for the step widths, b and c, norms of
+ * these, a second product for the step widths of all channels, scan, output. The second kind gets all of
+ * these from its first products. */
 #include <string.h>
 
 #include "engine/forward.h"
@@ -19,15 +19,15 @@ mo_mamba_rule mo_forward_mamba_rule(const mo_model_spec *spec, const mo_layer *l
                            .norm = m->norm};
 }
 
-/* After the convolution: where the scan's result will be, so that it takes the place of its input; in the second kind,
- * which has more channels, behind the inputs. */
+/* Output of the convolution. It is where the scan's result will be, so that the scan works in place; in the
+ * second kind, which has more channels, it is after the inputs. */
 static float *after(const mo_forward *forward)
 {
     const mo_mamba *m = &forward->layer->mamba;
     return m->heads ? forward->w->q + forward->tokens * mo_mamba_channels(m) : forward->mixed.x;
 }
 
-/* A piece of a slice with drafts: the state stays, and has its inputs later. */
+/* A piece of a slice with drafts: the state is unchanged, and its inputs are recorded for the commit. */
 static void convolve_drafts(const mo_forward *forward, const mo_mamba_conv *conv, int64_t slice,
                             int64_t piece, int thread)
 {
@@ -103,7 +103,7 @@ static mo_mamba_rows rows_of(const mo_forward *forward, int64_t first)
     return r;
 }
 
-/* Steps and their parts of a slice with drafts, for when they are accepted. */
+/* Records steps and their parts of a slice with drafts, in case these are accepted. */
 static void keep_steps(const mo_forward *forward, int64_t slice)
 {
     const mo_draft_inputs *in = &forward->engine->drafts.inputs[forward->index];
@@ -151,13 +151,14 @@ static void finish(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* For the first kind: from the convolution's result to the widths of all channels' steps. */
+/* First kind: from the convolution's result to the step widths of all channels. */
 static int add_widths(mo_forward *forward, mo_phase *phases, int count)
 {
     const mo_mamba *m = &forward->layer->mamba;
     mo_workspace *w = forward->w;
     const int64_t n = forward->tokens;
-    forward->parts[0] = mo_acts_lay(w->in_dense, n, m->rank); /* which the feed-forward part fills later */
+    /* memory that the feed-forward part uses later */
+    forward->parts[0] = mo_acts_lay(w->in_dense, n, m->rank);
     phases[count++] = mo_forward_mixed(forward);
     mo_jobs_clear(&w->phases.mixer_parts);
     mo_jobs_add(&w->phases.mixer_parts, &m->parts, &forward->mixed, NULL, n, w->v, m->rank + 2 * m->states);

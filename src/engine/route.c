@@ -5,7 +5,7 @@
 #include "engine/forward.h"
 #include "numeric/route.h"
 
-/* x += mixer's output, then the norms the feed-forward part reads: one token. */
+/* For one token: x += the mixer's output, then the norms that the feed-forward part reads. */
 static void add_mixer(const mo_forward *forward, int64_t t)
 {
     const mo_layer *l = forward->layer;
@@ -14,14 +14,14 @@ static void add_mixer(const mo_forward *forward, int64_t t)
     float *x = forward->w->x + t * n;
     float *y = forward->w->y + t * n;
     if (l->mixer == MO_MIXER_NONE) {
-        return; /* its one norm is in forward->in */
+        return; /* the only norm is in forward->in */
     }
     if (l->post_mixer_norm) {
         forward->k->rms_norm(y, y, l->post_mixer_norm, n, eps);
     }
     forward->k->add(x, y, n);
     if (l->parallel) {
-        return; /* what the mixer read is there */
+        return; /* the mixer's input is also this part's input */
     }
     if (l->dense) {
         mo_forward_norm(forward, forward->in_dense.x + t * n, x, l->ffn_norm, l->ffn_norm_bias);
@@ -48,7 +48,7 @@ static void add_mixers(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t t = begin; t < end; t++) {
         add_mixer(forward, t);
     }
-    if (end == forward->tokens && forward->engine->timed) { /* one thread has the last token */
+    if (end == forward->tokens && forward->engine->timed) { /* only one thread has the last token */
         forward->routed_from = mo_clock_ns();
     }
 }

@@ -1,10 +1,10 @@
-/* The short-convolution mixer: one product for b, c and x, the convolution piece by piece of the channels, output. */
+/* The short-convolution mixer: one product for b, c and x, convolution by pieces of the channels, output. */
 #include <string.h>
 
 #include "engine/forward.h"
 #include "numeric/short_conv.h"
 
-/* A piece of a slice with drafts: the state stays, and has its inputs later. */
+/* A piece of a slice with drafts: the state is unchanged, and its inputs are recorded for the commit. */
 static void convolve_drafts(const mo_forward *forward, const mo_short_rule *rule, int64_t slice,
                             int64_t piece, int thread)
 {

@@ -39,7 +39,7 @@ void mo_snapshot_close(mo_snapshot *snapshot)
             mo_block_pool_sweep(pool);
             mo_block_pool_part(pool);
         }
-        mo_blocks_drop(&snapshot->blocks); /* a device's memory is given back in its turn */
+        mo_blocks_drop(&snapshot->blocks); /* device memory is released later, in order */
         mo_snapshot_drop_rows(snapshot);
         free(snapshot->tokens);
         free(snapshot->state);
@@ -48,7 +48,7 @@ void mo_snapshot_close(mo_snapshot *snapshot)
     }
 }
 
-/* The newest state is in the blocks of its place. */
+/* Copies the newest state to the blocks. */
 static mo_status settle(mo_state *state, mo_engine *engine, mo_error *err)
 {
     const mo_accelerator *accelerator = atomic_load(&engine->accelerator);
@@ -66,7 +66,7 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, session, out)
     mo_engine *engine = session->engine;
-    /* What the session holds stays as it is, but it has to know that it shares it now. */
+    /* The session's contents do not change, but it must know that it shares its blocks now. */
     mo_state *state = (mo_state *)&session->state;
     *out = NULL;
     mo_status status = mo_engine_check_process(engine, err);
@@ -130,7 +130,7 @@ mo_status mo_snapshot_check(const mo_snapshot *s, mo_error *err)
                : mo_fail(err, MO_EDEVICE, "a device and the data stored there are lost");
 }
 
-/* What the ranks behind this one hold of the snapshot; at most until they are lost. */
+/* Saves the remote ranks' part of the snapshot. It waits for them, unless they are lost. */
 static mo_status save_remote(const mo_snapshot *s, uint8_t *out, size_t bytes, mo_error *err)
 {
     mo_engine_take_turn(s->engine);
@@ -140,14 +140,14 @@ static mo_status save_remote(const mo_snapshot *s, uint8_t *out, size_t bytes, m
     return status;
 }
 
-/* Bytes of a saved state that belong to layers behind those of this rank. */
+/* Bytes of a saved state that belong to layers after those of this rank. */
 static int64_t remote_bytes(const mo_engine *engine, const mo_state *state, int64_t length)
 {
     const mo_model_spec *spec = engine->spec;
     return engine->remote_layers ? mo_state_saved_part(state, spec->layer_count, spec->all_count, length) : 0;
 }
 
-/* tail: of a delta snapshot; else NULL. */
+/* tail: for a delta snapshot; else NULL. */
 static mo_status save_blocks(const mo_snapshot *s, const mo_blocks *blocks, const mo_blocks *tail,
                              uint8_t **bytes, size_t *size, mo_error *err)
 {
@@ -217,7 +217,7 @@ mo_status mo_snapshot_state(const mo_snapshot *s, uint8_t **bytes, size_t *size,
 
 /* ---- Restoring --------------------------------------------------------------------------------- */
 
-/* Blocks in RAM to a state on the device. */
+/* Copies blocks in RAM to a state on the device. */
 static mo_status send(mo_session *session, const mo_blocks *from, mo_state_mark mark, bool same,
                       mo_error *err)
 {
@@ -230,7 +230,7 @@ static mo_status send(mo_session *session, const mo_blocks *from, mo_state_mark 
     return status;
 }
 
-/* This rank's part, in RAM or on the device. */
+/* Restores this rank's part, in RAM or on the device. */
 static mo_status restore_here(mo_session *session, const uint8_t *bytes, size_t size, int64_t all,
                               int64_t length, mo_error *err)
 {
@@ -264,7 +264,7 @@ mo_status mo_session_restore_bytes(mo_session *session, const uint8_t *bytes, si
     }
     mo_engine *engine = session->engine;
     const size_t rest = (size_t)remote_bytes(engine, state, all);
-    /* Other ranks take all of theirs, and cut it as this one does. */
+    /* Other ranks load all positions, and trim them as this one does. */
     mo_status status = restore_here(session, bytes, size > rest ? size - rest : 0, all,
                                     engine->remote_layers ? all : length, err);
     if (status == MO_OK && engine->remote_layers) {
@@ -279,7 +279,7 @@ mo_status mo_session_restore_bytes(mo_session *session, const uint8_t *bytes, si
 static mo_status restore_blocks(mo_session *session, const mo_snapshot *s, int64_t length, mo_error *err)
 {
     mo_state *state = &session->state;
-    mo_blocks *blocks = (mo_blocks *)&s->blocks; /* it still has what it had, but shares it */
+    mo_blocks *blocks = (mo_blocks *)&s->blocks; /* its contents do not change, but it shares them */
     const mo_state_mark mark = {length, s->mark.written, s->mark.restored};
     const mo_status there = mo_snapshot_check(s, err);
     if (there != MO_OK) {
@@ -310,7 +310,8 @@ static mo_status restore_blocks(mo_session *session, const mo_snapshot *s, int64
     return status;
 }
 
-/* The session's state is the first `length` positions of the snapshot's. On failure it is as it was, or empty. */
+/* Sets the session's state to the first `length` positions of the snapshot. On failure the state is
+ * unchanged, or empty. */
 static mo_status restore_state(mo_session *session, const mo_snapshot *s, int64_t length, mo_error *err)
 {
     mo_snapshot whole = *s;
@@ -400,7 +401,7 @@ mo_status mo_session_restore(mo_session *session, const mo_snapshot *snapshot, i
     if (status != MO_OK) {
         return status;
     }
-    if (session->state.gpu_session) { /* its memory for them is written here */
+    if (session->state.gpu_session) { /* the session's memory for logits is written here */
         session->state.accelerator->forget_logits(&session->state);
     }
     memcpy(session->tokens, snapshot->tokens, sizeof(int32_t) * (size_t)length);
@@ -448,7 +449,7 @@ bool mo_snapshot_on_device(const mo_snapshot *snapshot)
     return snapshot->on_device;
 }
 
-/* ---- Asking ------------------------------------------------------------------------------------ */
+/* ---- Queries ------------------------------------------------------------------------------------ */
 
 int64_t mo_snapshot_length(const mo_snapshot *snapshot)
 {

@@ -1,5 +1,5 @@
-/* A snapshot as bytes: a header, then tokens, state and logits, little-endian as in memory. The header says which model it
- * belongs to, and has a checksum of everything. */
+/* A snapshot as bytes: a header, then tokens, state and logits, little-endian as in memory. The header
+ * identifies the model and has a checksum of everything. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +12,13 @@
 
 typedef struct header {
     char magic[8];
-    int64_t numerics; /* MO_NUMERICS of who wrote it */
+    int64_t numerics; /* MO_NUMERICS of the writer */
     int64_t kv, vocab, layers, length;
     uint64_t state_bytes;
     uint64_t flags;
     uint64_t fingerprint; /* of the model */
-    uint64_t adapters;    /* as mo_session_adapters() */
-    uint64_t check;       /* of the members above and of what follows */
+    uint64_t adapters;    /* as in mo_session_adapters() */
+    uint64_t check;       /* of the members above and of the data after the header */
 } header;
 
 enum { HAS_LOGITS = 1, BF16 = 2, FLAGS = HAS_LOGITS | BF16, MAGIC_BYTES = 7 };
@@ -78,7 +78,7 @@ mo_status mo_snapshot_write(const mo_snapshot *s, uint8_t **bytes, size_t *size,
     return status;
 }
 
-/* Its KV cache is not what this version would have computed, and may be laid out otherwise. */
+/* Another version computes another KV cache, perhaps in another layout. */
 static mo_status refuse_numerics(int64_t version, mo_error *err)
 {
     return mo_fail(
@@ -101,7 +101,8 @@ static mo_status refuse_magic(const uint8_t *bytes, size_t size, mo_error *err)
                          bytes[MAGIC_BYTES], snapshot_magic[MAGIC_BYTES]);
 }
 
-/* Where the model reads pictures, numbers below -1 are their rows, which who feeds the session brings with its tokens. */
+/* If the model reads pictures, numbers below -1 are their rows; the caller that feeds the session passes the
+ * pictures with its tokens. */
 static bool tokens_in_range(const uint8_t *bytes, int64_t count, int64_t vocab, bool pictures)
 {
     for (int64_t i = 0; i < count; i++) {

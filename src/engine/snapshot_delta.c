@@ -1,6 +1,7 @@
-/* Delta snapshots. Two sequences that diverge in the middle of a block have each their own block there, half of which is the
- * same. A delta snapshot stores only its own positions, as rows in RAM, and refers to the other's block for
- * those before them. Attention needs whole blocks (numeric/kv.h): restoring it assembles one. */
+/* Delta snapshots. Two sequences that diverge in the middle of a block each have their own block there, with
+ * the same beginning. A delta snapshot stores only its own positions, as rows in RAM, and refers to the
+ * other's block for those before them. Attention needs whole blocks (numeric/kv.h), so restoring assembles
+ * one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "base/status.h"
 #include "engine/snapshot.h"
 
-/* Most positions that are kept as rows; and how many fewer than in blocks they must be to be worth it. */
+/* Maximum positions stored as rows; and the minimum number of positions saved compared to blocks. */
 enum { ROWS_MAX = MO_KV_BLOCK, WORTHWHILE = 16 };
 
 static int64_t blocks_of(int64_t positions)
@@ -23,7 +24,8 @@ static mo_status no_memory(mo_error *err)
 
 /* ---- Tables ------------------------------------------------------------------------------------ */
 
-/* Tables that keep the last `length` blocks of a sequence, in windows as many as there were; pool: NULL: in RAM, unshared. */
+/* Tables for the last `length` blocks of a sequence; in windows as many as before. pool NULL: unshared, in
+ * RAM. */
 static mo_status tables(const mo_snapshot *s, mo_block_pool *pool, int64_t length, bool windows,
                         mo_blocks *out, mo_error *err)
 {
@@ -43,7 +45,7 @@ static mo_status tables(const mo_snapshot *s, mo_block_pool *pool, int64_t lengt
     return status;
 }
 
-/* The rows of all layers between blocks in RAM and `rows`. */
+/* Moves the rows of all layers between blocks in RAM and `rows`. */
 static mo_status move_rows(const mo_snapshot *s, const mo_blocks *blocks, int64_t begin, uint8_t *rows,
                            bool out, mo_error *err)
 {
@@ -64,15 +66,16 @@ static mo_status move_rows(const mo_snapshot *s, const mo_blocks *blocks, int64_
     return MO_OK;
 }
 
-/* ---- Putting together -------------------------------------------------------------------------- */
+/* ---- Assembling --------------------------------------------------------------------------------- */
 
-/* A block that rows go into begins with what is before them. */
+/* Fills a block that rows go into with the positions before them. */
 static mo_status begin_block(void *ctx, const mo_block_change *c, mo_error *err)
 {
     const mo_snapshot *s = ctx;
     const mo_blocks_layer *l = &s->blocks.layer[c->layer];
     const int64_t n = s->rows_from / MO_KV_BLOCK,
-                  tail = blocks_of(s->mark.length) - n; /* the table's length */
+                  /* length of the table */
+        tail = blocks_of(s->mark.length) - n;
     (void)err;
     if (!s->on_device && s->rows_from % MO_KV_BLOCK && c->entry == n % tail) {
         const uint64_t from = mo_blocks_address(&s->blocks, c->layer, n % l->length);
@@ -81,7 +84,7 @@ static mo_status begin_block(void *ctx, const mo_block_change *c, mo_error *err)
     return MO_OK;
 }
 
-/* In tables in RAM that keep as many blocks as the rows go into. */
+/* Assembles the blocks that the rows go into, in tables in RAM. */
 static mo_status put_together(const mo_snapshot *s, mo_blocks *tail, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -111,7 +114,7 @@ mo_status mo_snapshot_tail(const mo_snapshot *s, mo_blocks *out, mo_error *err)
     return status;
 }
 
-/* The same blocks in the pool of the snapshot's. */
+/* The same blocks, in the snapshot's pool. */
 static mo_status tail_there(const mo_snapshot *s, mo_blocks *out, mo_error *err)
 {
     mo_blocks ram = {0};
@@ -163,7 +166,7 @@ void mo_snapshot_drop_rows(mo_snapshot *s)
     s->rows_bytes = 0;
 }
 
-/* Positions that blocks of `on` hold and that are the same in both. */
+/* Number of positions that both have in common and that are in blocks of `on`. */
 static int64_t common_positions(const mo_snapshot *s, const mo_snapshot *on)
 {
     const int64_t held = mo_snapshot_in_blocks(on);
@@ -175,11 +178,11 @@ static int64_t common_positions(const mo_snapshot *s, const mo_snapshot *on)
     return common;
 }
 
-/* Does `on` still have all that a sequence sees which parts from it there? */
+/* True if `on` still has everything that a sequence sees if it diverges there. */
 static bool sees_all(const mo_snapshot *s, const mo_snapshot *on, int64_t common)
 {
     if (on->blocks.layers != s->engine->spec->layer_count) {
-        return false; /* compressed keys: rows have none */
+        return false; /* compressed keys, which rows do not have */
     }
     for (int i = 0; i < on->blocks.layers; i++) {
         const mo_blocks_layer *l = &on->blocks.layer[i];
@@ -208,8 +211,8 @@ static bool is_worthwhile(const mo_snapshot *s, const mo_snapshot *on, int64_t c
         return false;
     }
     const mo_blocks_layer *mine = &s->blocks.layer[0], *other = &on->blocks.layer[0];
-    return mine->numbers[first % mine->length] !=
-           other->numbers[first % other->length]; /* else it is shared already */
+    /* otherwise it is shared already */
+    return mine->numbers[first % mine->length] != other->numbers[first % other->length];
 }
 
 static int64_t row_bytes(const mo_snapshot *s)
@@ -222,7 +225,7 @@ static int64_t row_bytes(const mo_snapshot *s)
     return bytes;
 }
 
-/* The rows from `begin` on, of blocks that may be on the device. */
+/* Copies the rows from `begin` on, from blocks that may be on the device. */
 static mo_status take_rows(const mo_snapshot *s, int64_t begin, uint8_t *rows, mo_error *err)
 {
     mo_blocks ram;
@@ -238,7 +241,7 @@ static mo_status take_rows(const mo_snapshot *s, int64_t begin, uint8_t *rows, m
     return status;
 }
 
-/* Windows have nothing older than they see from here. */
+/* Windows no longer have positions older than what they see at this length. */
 static void forget_older(mo_snapshot *s)
 {
     for (int i = 0; i < s->blocks.layers; i++) {

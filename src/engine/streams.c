@@ -1,5 +1,6 @@
-/* Several residual streams (hyper-connections, numeric/streams.h) around the parts of a layer. The first layer begins them with the embedding;
- * behind the last one w->x is what the output reads of them. Those of an MTP head have begun before its layer (join.c). */
+/* Several residual streams (hyper-connections, numeric/streams.h) around the parts of a layer. The first
+ * layer initializes them with the embedding. After the last layer, w->x is the output's input. The streams of
+ * an MTP head are initialized before its layer (join.c). */
 #include <string.h>
 
 #include "base/clock.h"
@@ -27,7 +28,7 @@ static float *mix_of(const mo_forward *forward, int64_t t)
     return forward->w->streams.mix + t * MO_STREAMS_MIX;
 }
 
-/* All streams of a token, normed together: what the products read. */
+/* Norms all streams of a token together, as input of the products. */
 static void norm_streams(const mo_forward *forward, int64_t t)
 {
     const mo_acts in = acts_of(forward);
@@ -35,7 +36,7 @@ static void norm_streams(const mo_forward *forward, int64_t t)
     mo_forward_quantize(forward->k, &in, t);
 }
 
-/* What a part made goes to the streams. */
+/* Adds a part's result to the streams. */
 static void write_streams(mo_forward *forward, const float *made, int64_t t)
 {
     const mo_streams_rule rule = rule_of(forward);
@@ -45,7 +46,7 @@ static void write_streams(mo_forward *forward, const float *made, int64_t t)
     }
 }
 
-/* What a part of the layer reads: normed, in forward->in. w->y is the streams' sum on the way. */
+/* Computes a part's input, normed, in forward->in. w->y is the intermediate sum of the streams. */
 static void read_streams(const mo_forward *forward, const mo_streams_part *part, const float *norm, int64_t t)
 {
     const mo_streams_rule rule = rule_of(forward);
@@ -92,7 +93,7 @@ static void write_mixer(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* The merge then adds the part's result to nothing. */
+/* Clears x, so that the merge adds the part's result to 0. */
 static void read_for_ffn(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -102,7 +103,7 @@ static void read_for_ffn(void *ctx, int64_t begin, int64_t end, int thread)
         read_streams(forward, &forward->layer->ffn_streams, forward->layer->ffn_norm, t);
         memset(forward->w->x + t * n, 0, sizeof(float) * (size_t)n);
     }
-    if (end == forward->tokens && forward->engine->timed) { /* of one thread */
+    if (end == forward->tokens && forward->engine->timed) { /* on one thread */
         forward->routed_from = mo_clock_ns();
     }
 }
@@ -132,7 +133,7 @@ static void read_for_output(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* The product of the region's first or second use of the streams. */
+/* Adds the product of the region's first or second use of the streams. */
 static int add_product(mo_forward *forward, int which, const mo_streams_part *part, mo_phase *phases,
                        int count)
 {

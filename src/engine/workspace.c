@@ -8,7 +8,7 @@
 #include "numeric/compress.h"
 #include "numeric/delta.h"
 
-/* Most products that read what the mixer reads. */
+/* Maximum products that read the mixer's input. */
 enum { MIXER_PRODUCTS = 7 };
 
 static int64_t max64(int64_t a, int64_t b)
@@ -42,7 +42,7 @@ static void extend_attention(mo_extent *e, const mo_attention *a)
     }
 }
 
-/* Bytes of the blocks of one chunk of positions in any format, or of one block. */
+/* Bytes of the blocks of one chunk of positions, or of one block, maximum of all formats. */
 static int64_t chunk_bytes(const mo_attention *a, bool one)
 {
     int64_t bytes = 0;
@@ -101,7 +101,8 @@ static void extend_short_conv(mo_extent *e, const mo_short_conv *s)
 static void extend_mamba(mo_extent *e, const mo_mamba *m)
 {
     const int64_t channels = mo_mamba_channels(m);
-    e->mixer_q = max64(e->mixer_q, m->heads ? 2 * channels : channels); /* and after the convolution */
+    /* including the result of the convolution */
+    e->mixer_q = max64(e->mixer_q, m->heads ? 2 * channels : channels);
     e->mixer_k = max64(e->mixer_k, m->inner);
     e->mixer_v = max64(e->mixer_v, m->heads ? m->heads : m->rank + 2 * m->states);
     e->mixed = max64(e->mixed, m->inner);
@@ -150,8 +151,8 @@ static void *cut_acts(mo_cutter *c, int64_t rows, int64_t cols)
 
 static void cut_attention(mo_cutter *c, mo_workspace *w, const mo_extent *e, int64_t context, int threads)
 {
-    const int64_t chunks =
-        (context + MO_KV_BLOCK - 1) / MO_KV_BLOCK + 1; /* of the format with the shortest */
+    /* for the format with the shortest chunks */
+    const int64_t chunks = (context + MO_KV_BLOCK - 1) / MO_KV_BLOCK + 1;
     const int64_t queries = e->queries * MO_QUERY_TILE;
     w->partial_floats = chunks * e->head_floats;
     w->partial = mo_cut(c, w->partial_floats, sizeof(float));
@@ -309,7 +310,7 @@ static void lay_out(mo_cutter *c, mo_workspace *w, const mo_model_spec *spec, co
     w->row_of = spec->pictures.accepted ? mo_cut(c, batch, sizeof *w->row_of) : NULL;
     w->sees = spec->pictures.accepted ? mo_cut(c, batch, sizeof *w->sees) : NULL;
     w->x = mo_cut(c, batch * spec->width, sizeof(float));
-    w->in = cut_acts(c, batch, max64(spec->width, e.expert_io)); /* another rank's experts read it too */
+    w->in = cut_acts(c, batch, max64(spec->width, e.expert_io)); /* also read by another rank's experts */
     w->in_dense = cut_acts(c, batch, max64(spec->width, e.parts));
     w->in_router = cut_acts(c, batch, max64(spec->width, e.parts));
     if (mo_linear_present(&spec->head.join)) {
@@ -357,7 +358,7 @@ static void lay_out(mo_cutter *c, mo_workspace *w, const mo_model_spec *spec, co
 
 /* ---- Adapters ---- */
 
-/* The lists of products that adapters can change. */
+/* The job lists that adapters can change. */
 enum { ADAPTED = 14 };
 static void adapted_lists(mo_workspace *w, mo_jobs *lists[ADAPTED])
 {
@@ -369,7 +370,7 @@ static void adapted_lists(mo_workspace *w, mo_jobs *lists[ADAPTED])
     memcpy(lists, all, sizeof all);
 }
 
-/* Products of the results of groups of heads; 0: there are none. */
+/* Maximum groups of heads with products of their own; 0: none. */
 static int64_t groups_of(const mo_model_spec *spec)
 {
     int64_t groups = 0;
@@ -379,7 +380,7 @@ static int64_t groups_of(const mo_model_spec *spec)
     return groups;
 }
 
-/* The rows that the products of one phase have together. */
+/* Maximum rows of all products in one phase. */
 static int64_t low_rows(const mo_model_spec *spec, int64_t batch)
 {
     const mo_extent e = mo_extent_of(spec);
@@ -412,7 +413,7 @@ size_t mo_workspace_low_bytes(const mo_model_spec *spec, int64_t batch, int adap
 {
     mo_workspace w = {0};
     mo_cutter lists = {0}, c = {0};
-    lay_out(&lists, &w, spec, NULL, 1, 1, 1, 1); /* how many products the lists have */
+    lay_out(&lists, &w, spec, NULL, 1, 1, 1, 1); /* sets the limits of the lists */
     lay_out_low(&c, &w, spec, batch, adapters, ranks);
     return adapters ? c.used : 0;
 }
@@ -439,7 +440,7 @@ mo_status mo_workspace_lower(mo_workspace *w, const mo_model_spec *spec, int64_t
     return MO_OK;
 }
 
-/* ---- The whole ---- */
+/* ---- The workspace ---- */
 
 size_t mo_workspace_bytes(const mo_model_spec *spec, int64_t batch, int64_t context, int threads, int ropes)
 {

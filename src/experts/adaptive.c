@@ -5,27 +5,28 @@
 
 enum {
     NONE = -1,
-    AGES = 11,  /* by chances without use: 0, 1, 2-3, 4-7, ... 512 and more */
-    RATES = 24, /* by uses in the time before that, against the average: half octaves around 1 */
+    AGES = 11,  /* layer runs without use: 0, 1, 2-3, 4-7, ... 512 and more */
+    RATES = 24, /* earlier use rate relative to the average: half octaves around 1 */
     CELLS = AGES * RATES,
-    WINDOW = 16, /* chances that a cell remembers, for each expert there is (8192 at least) */
-    PRIOR = 64,  /* chances that what is assumed in the beginning is worth */
+    WINDOW = 16, /* runs that a cell remembers, per expert (8192 at least) */
+    PRIOR = 64,  /* weight of the initial assumption, in runs */
 };
 
-/* Counts fall to a half in this time. Time is counted in touches, and one for each expert there is makes 1: so it
- * is the time between two uses of an average expert, however many experts there are and tokens use. */
+/* Half-lives of the counts. One unit of time is as many touches as there are experts. So it is the time
+ * between two uses of an average expert, for any number of experts and of experts per token. */
 #define FAST 3.0
 #define SLOW 48.0
 
-/* Of the fast count in an expert's rate. */
+/* Weight of the fast count in an expert's rate. */
 #define SHARE 0.5
 
-/* What a profile is worth: so long a time, in which its favourite was used so many times the average. */
+/* Weight of a profile: this long a time, in which the most used expert had this many times the average
+ * use. */
 #define SEED_TIME 16.0
 #define SEED_MOST 8.0
 
-/* Of a pass: what is added to the time until a layer comes by. Makes the nearest worth twice the farthest, no
- * more, since it is unknown which of the next steps will use the expert. */
+/* Added to the time until a layer runs, in passes. It makes the nearest layer worth at most twice the
+ * farthest, because it is unknown which of the next steps will use the expert. */
 #define NEAR 1.0
 
 typedef struct list {
@@ -38,7 +39,7 @@ typedef struct link {
 
 typedef struct cell {
     double chances, uses; /* decayed */
-    list members; /* the evictable ones, in the order in which they came into it, or were touched at once */
+    list members;         /* evictable experts, in the order of entry or of their last touch */
 } cell;
 
 typedef struct member {
@@ -46,22 +47,22 @@ typedef struct member {
     int32_t layer;
     int16_t cell;
     int8_t age;
-    bool listed; /* evictable, so in its cell's list */
-    double time; /* of its last touch */
+    bool listed; /* evictable, and so in its cell's list */
+    double time; /* time of its last touch */
 } member;
 
 struct mo_adaptive {
     mo_policy_entry *entry;
     member *member;
-    int32_t layers; /* the highest number + 1 */
-    double window;  /* chances that a cell remembers */
-    /* Where the current step is: */
+    int32_t layers; /* highest layer number + 1 */
+    double window;  /* layer runs that a cell remembers */
+    /* Position in the current step: */
     uint64_t now;
     int32_t layer;
-    bool layer_done; /* all touches of the layer have come */
+    bool layer_done; /* all touches of the layer have been received */
     cell cells[CELLS];
-    list young[AGES - 1]; /* all experts of each age but the last, in the order of their last touch */
-    double time, tick;    /* what a touch adds */
+    list young[AGES - 1]; /* all experts of each age but the last, ordered by last touch */
+    double time, tick;    /* tick: the time that a touch adds */
 };
 
 /* ---- Lists -------------------------------------------------------------------------------------- */
@@ -99,13 +100,13 @@ static void remove_from(mo_adaptive *h, list *l, int32_t expert_id, bool by_age)
 
 /* ---- Cells -------------------------------------------------------------------------------------- */
 
-/* Chances without use at which an age begins. */
+/* Layer runs without use at which an age begins. */
 static int64_t age_begin(int age)
 {
     return age ? (int64_t)1 << (age - 1) : 0;
 }
 
-/* The half octave of a rate; the first and the last hold everything beyond. */
+/* The half octave of a rate. The first and the last contain everything beyond them. */
 static int rate_of(double rate)
 {
     int octave;
@@ -119,7 +120,7 @@ static double worth(const cell *c)
     return c->uses / c->chances;
 }
 
-/* Brings the expert's counts up to now; their rate against the average expert's. */
+/* Updates the expert's counts to now. Returns their rate relative to the average expert. */
 static double bring_up(mo_adaptive *h, int32_t expert_id)
 {
     const double ln2 = 0.69314718055994531;
@@ -133,7 +134,7 @@ static double bring_up(mo_adaptive *h, int32_t expert_id)
     return ln2 * (SHARE * e->score / FAST + (1.0 - SHARE) * e->slow / SLOW);
 }
 
-/* Puts the expert into the cell where it belongs now. */
+/* Moves the expert to its current cell. */
 static void sort_in(mo_adaptive *h, int32_t expert_id, int age)
 {
     member *m = &h->member[expert_id];
@@ -158,8 +159,8 @@ static void learn(mo_adaptive *h, int32_t expert_id, int64_t chances, int uses)
 
 /* ---- Time --------------------------------------------------------------------------------------- */
 
-/* How often the expert's layer has run since its last use. If layers are not reported, it has when the step
- * is over. */
+/* How often the expert's layer has run since its last use. If layers are not reported, it counts as run when
+ * the step is over. */
 static int64_t chances_since(const mo_adaptive *h, int32_t expert_id)
 {
     const int32_t layer = h->member[expert_id].layer;
@@ -168,7 +169,7 @@ static int64_t chances_since(const mo_adaptive *h, int32_t expert_id)
     return passed || steps < 1 ? steps : steps - 1;
 }
 
-/* Experts that have had their chances without use grow older, and their cells learn that. */
+/* Ages experts whose layer ran without using them, and records that in their cells. */
 static void grow_older(mo_adaptive *h)
 {
     for (int age = 0; age < AGES - 1; age++) {
@@ -203,7 +204,7 @@ mo_adaptive *mo_adaptive_create(mo_arena *memory, mo_policy_entry *entries, int3
         h->young[age] = (list){NONE, NONE};
     }
     for (int i = 0; i < CELLS; i++) {
-        /* Until it is known better: a token uses one expert of 16, each as often as before, and a third of the
+        /* Initial assumption: a token uses one expert of 16, each as often as before, and a third of the
          * picks repeat the last token's. */
         const double rate = fmin(1.0, exp2(0.5 * (i % RATES) - 0.25 * RATES) / 16.0);
         h->cells[i] = (cell){
@@ -222,7 +223,7 @@ void mo_adaptive_place(mo_adaptive *h, int32_t expert_id, int32_t layer)
     h->layers = layer >= h->layers ? layer + 1 : h->layers;
 }
 
-/* Long prompts touch nearly everything, so how many of their tokens did counts too, but not as that many steps. */
+/* Long prompts touch nearly all experts, so the number of tokens counts too, but less than as many steps. */
 static double weight_of(uint32_t picks)
 {
     int octave;
@@ -240,7 +241,8 @@ void mo_adaptive_touch(mo_adaptive *h, int32_t expert_id, uint64_t now, uint32_t
         h->layer_done = false;
         grow_older(h);
     }
-    if (e->count && picks == 1 && e->last < now) { /* of many tokens, some always use it: nothing to learn */
+    /* among many tokens some always use it: nothing to learn */
+    if (e->count && picks == 1 && e->last < now) {
         const int64_t missed = chances_since(h, expert_id) - age_begin(m->age);
         learn(h, expert_id, missed > 0 ? missed + 1 : 1, 1);
     }
@@ -266,8 +268,8 @@ void mo_adaptive_seed(mo_adaptive *h, int32_t expert_id, uint64_t hits, uint64_t
     sort_in(h, expert_id, AGES - 1);
 }
 
-/* Experts of a layer are let go in the order in which they were computed, which hangs on the disk. They stand in their cell
- * in the order of their touches all the same, so that who goes first does not. */
+/* A layer's experts are released in the order in which they were computed, which depends on disk timing. They
+ * are kept in touch order in their cell, so that the choice of the victim does not depend on it. */
 static void enter_cell(mo_adaptive *h, int32_t expert_id)
 {
     member *m = &h->member[expert_id];
@@ -306,7 +308,7 @@ void mo_adaptive_leave(mo_adaptive *h, int32_t expert_id)
     remove_from(h, &h->cells[m->cell].members, expert_id, false);
 }
 
-/* The part of a pass until the expert's layer comes by: above 0, at most 1. */
+/* The part of a pass until the expert's layer runs: above 0, at most 1. */
 static double time_until(const mo_adaptive *h, int32_t expert_id)
 {
     const int32_t ahead = h->member[expert_id].layer - h->layer;
@@ -320,8 +322,8 @@ int32_t mo_adaptive_victim(mo_adaptive *h)
     h->layer_done = true;
     grow_older(h);
     for (int i = 0; i < CELLS; i++) {
-        /* The last to come in belongs to the layer that has just passed. Among the oldest the first has waited
-         * longest, and its counts are the most out of date. */
+        /* The last expert to enter belongs to the layer that has just run. Among the oldest, the first has
+         * waited longest and its counts are the most outdated. */
         const list *l = &h->cells[i].members;
         const int32_t expert_id = i / RATES == AGES - 1 ? l->head : l->tail;
         if (expert_id != NONE) {

@@ -6,7 +6,7 @@
 
 void mo_ahead_close(mo_ahead *a)
 {
-    mo_ahead_abort(a); /* what was lent is returned: the store may continue without the device */
+    mo_ahead_abort(a); /* lent experts are returned: the store may continue without the device */
     free(a->queue);
     free(a->hot);
     free(a->fill.order);
@@ -25,7 +25,8 @@ int mo_ahead_idle(const mo_ahead *a)
     return -1;
 }
 
-/* A copy that fails without losing the device may be partial: its slot and its source are free when the copies have ended. */
+/* A failed copy that does not lose the device may be partial. Its slot and its source are released only when
+ * all copies have ended. */
 mo_status mo_ahead_begin(mo_ahead *a, int number, const mo_move *m, mo_daddr to, bool lent, bool retry,
                          int64_t *bytes, mo_error *err)
 {
@@ -55,7 +56,7 @@ static void finish(mo_ahead *a, mo_ahead_copy *c)
 {
     const mo_move *m = &c->move;
     mo_vram_landed(a->where->vram, m->layer, m->expert);
-    if (m->evict >= 0) { /* its slot becomes the spare one */
+    if (m->evict >= 0) { /* the evicted expert's slot becomes the spare one */
         mo_vram_drop(a->where->vram, m->layer, m->evict);
         a->counters.exchanged++;
     }
@@ -170,7 +171,7 @@ int mo_ahead_exchanging(const mo_ahead *a)
     return count;
 }
 
-/* A read, which is waited for. */
+/* Exchanges by a read, and waits for it. */
 static mo_status exchange_in_ram(mo_ahead *a, const mo_move *m, mo_error *err)
 {
     mo_store *store = a->where->store;
@@ -185,8 +186,8 @@ static mo_status exchange_in_ram(mo_ahead *a, const mo_move *m, mo_error *err)
     return status;
 }
 
-/* *later: no copy is idle, no slot is spare, or the expert is on disk. No read is begun for it: one that is picked often is read
- * for a layer before long. An exchange that has lost its sense is dropped. */
+/* *later: no copy is idle, no slot is spare, or the expert is on disk. No read is begun for it: an expert
+ * that is picked often will soon be read for a layer. An exchange that has become pointless is dropped. */
 static mo_status begin_exchange(mo_ahead *a, const mo_move *m, bool *later, mo_error *err)
 {
     const mo_where *w = a->where;
@@ -206,7 +207,7 @@ static mo_status begin_exchange(mo_ahead *a, const mo_move *m, bool *later, mo_e
     *later = to == 0;
     const mo_status status = to ? mo_ahead_begin(a, number, m, to, false, false, &bytes, err) : MO_OK;
     a->counters.failed += status != MO_OK;
-    return status == MO_EDEVICE ? status : MO_OK; /* after any other failure the old expert serves on */
+    return status == MO_EDEVICE ? status : MO_OK; /* after any other failure the old expert stays in use */
 }
 
 void mo_ahead_queue(mo_ahead *a, mo_move *moves, size_t count)
@@ -242,7 +243,7 @@ mo_status mo_ahead_turn(mo_ahead *a, mo_error *err)
     return status == MO_OK ? mo_ahead_continue_fill(a, err) : status;
 }
 
-/* ---- By hand ---- */
+/* ---- Manual exchanges ---- */
 
 mo_status mo_ahead_settle(mo_ahead *a, mo_error *err)
 {
@@ -278,7 +279,7 @@ static mo_status copy_now(mo_ahead *a, int layer, int expert, mo_error *err)
     return status == MO_OK ? mo_ahead_land(a, err) : status;
 }
 
-/* The new expert gets a spare slot, or else that of the old one, which comes back if the copy fails. */
+/* The new expert gets a spare slot, or else the slot of the old one, which is restored if the copy fails. */
 mo_status mo_ahead_exchange_now(mo_ahead *a, const mo_move *m, mo_error *err)
 {
     const mo_where *w = a->where;

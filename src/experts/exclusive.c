@@ -1,9 +1,10 @@
-/* With a device: experts in its memory need no slot here, so the capacity is the sum of both. Experts are read
- * ahead for it, lent while they cross, yielded when they have arrived, and taken back when they leave it. */
+/* With a device: experts in device memory need no slot in RAM, so the capacity is the sum of both. Experts
+ * are prefetched for the device, lent during the copy, yielded when they have arrived, and taken back when
+ * they leave it. */
 #include "base/status.h"
 #include "experts/state.h"
 
-/* -1: it has no slot, or its reads have not all landed. */
+/* The expert's id; -1: it has no slot, or its reads have not all landed. */
 static int32_t landed(mo_store *s, int layer, int expert)
 {
     const int32_t expert_id = mo_expert_table_id(s->experts, layer, expert);
@@ -14,11 +15,11 @@ static int32_t landed(mo_store *s, int layer, int expert)
     if (!mo_store_slot_ended(slot)) {
         return -1;
     }
-    mo_store_settle_guesses(s); /* one that has failed leaves here */
+    mo_store_settle_guesses(s); /* drops an expert whose read failed */
     return mo_store_slot_number(s, expert_id) >= 0 && mo_store_slot_landed(slot) ? expert_id : -1;
 }
 
-/* Experts of a size that are neither here nor on a device. */
+/* Number of experts of a size class that are neither in RAM nor on a device. */
 static int32_t absent_of(const mo_store *s, int size_class)
 {
     const mo_store_class *c = &s->classes[size_class];
@@ -35,8 +36,8 @@ bool mo_store_absent(const mo_store *s)
     return false;
 }
 
-/* Slots that reading ahead leaves free: a layer's misses find them without waiting for it. None where what is neither here nor
- * on a device can have them all: there are no other misses. */
+/* Slots that prefetching leaves free, so that a layer's misses find slots without waiting. None if the free
+ * slots suffice for all absent experts: there are no other misses. */
 static int32_t spare_slots(const mo_store *s, int size_class)
 {
     const bool fits = absent_of(s, size_class) <= mo_slots_free(s->classes[size_class].slots);
@@ -80,7 +81,8 @@ void mo_store_seed(mo_store *s, int layer, int expert, uint64_t hits, uint64_t m
     mo_slots_seed(mo_store_class_of(s, expert_id)->slots, s->experts->home[expert_id].in_class, hits, most);
 }
 
-/* What a layer needs must find slots whatever is lent: half of those that one token leaves. */
+/* A layer's experts must find slots regardless of lending: at most half of the slots that one token does not
+ * use are lent. */
 static bool may_lend(const mo_store *s, int size_class)
 {
     const mo_store_class *c = &s->classes[size_class];

@@ -49,7 +49,8 @@ static mo_status allocate(mo_expert_table *b, const mo_checkpoint *model, const 
     return MO_OK;
 }
 
-/* Homes come sorted: experts by layer and number, then streamed layers; the matrices of an expert together. */
+/* Homes are sorted: experts by layer and number, then streamed layers. The matrices of an expert are
+ * consecutive. */
 static mo_status number(mo_expert_table *b, const mo_home *homes, size_t count, mo_error *err)
 {
     for (size_t i = 0; i < count; i++) {
@@ -77,7 +78,7 @@ static mo_status number(mo_expert_table *b, const mo_home *homes, size_t count, 
     return MO_OK;
 }
 
-/* Where in a slot each part begins; returns the bytes of a slot for the whole expert. */
+/* Sets the offset of each part in a slot. Returns the slot bytes for the whole expert. */
 static int64_t lay_parts(const mo_expert_table *b, const mo_expert_home *home)
 {
     int64_t at = 0;
@@ -89,7 +90,8 @@ static int64_t lay_parts(const mo_expert_table *b, const mo_expert_home *home)
     return at;
 }
 
-/* The class for slots of these bytes: one of that size, a new one, or the smallest that is large enough. */
+/* The class for slots of this size: the one of exactly this size, a new one, or the smallest that is large
+ * enough. */
 static int class_for(mo_expert_table *b, int64_t bytes)
 {
     int best = -1;
@@ -115,7 +117,7 @@ static int by_size(const void *left, const void *right)
     return (a < b) - (a > b);
 }
 
-/* Slot sizes are offered from the largest down, so that a class that is large enough always exists. */
+/* Creates classes from the largest size down, so that a large enough class always exists. */
 static mo_status classify(mo_expert_table *b, mo_error *err)
 {
     int64_t *sizes = malloc(((size_t)b->expert_count + 1) * sizeof *sizes);
@@ -176,7 +178,8 @@ mo_status mo_expert_table_create(const mo_checkpoint *model, mo_expert_table **o
     const mo_home *homes = mo_checkpoint_homes(model, &count);
     mo_expert_table *b = calloc(1, sizeof *b);
     *out = NULL;
-    while (count > 0 && homes[count - 1].layer < 0) { /* the embedding is read row by row: no expert */
+    /* the embedding is read row by row and is not an expert */
+    while (count > 0 && homes[count - 1].layer < 0) {
         count--;
     }
     if (!b) {

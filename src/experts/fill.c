@@ -1,11 +1,12 @@
-/* Filling: which experts get the slots of VRAM and RAM first. When everything is in RAM the device's slots are filled while
- * the model is opened; where experts are on disk both tiers are filled during the first steps. */
+/* First fill: which experts get the slots of VRAM and RAM first. If all experts are in RAM, the device's
+ * slots are filled when the model is opened. If experts are on disk, both tiers are filled during the first
+ * steps. */
 #include <stdlib.h>
 
 #include "base/status.h"
 #include "experts/ahead.h"
 
-/* Experts of the order that are looked at together; and for RAM in one turn, when the order is gone through again. */
+/* Experts of the order to look at together; and for RAM per turn, when the order is repeated. */
 enum { LOOK_AHEAD = 64, AGAIN = 256 };
 
 static bool is_routed(const mo_ahead *a, int layer)
@@ -23,7 +24,7 @@ static int most_experts(const mo_ahead *a)
     return most;
 }
 
-/* ---- While the model is opened ---- */
+/* ---- At open ---- */
 
 typedef struct filling {
     mo_ahead *a;
@@ -31,14 +32,14 @@ typedef struct filling {
     int64_t done, all; /* bytes */
 } filling;
 
-/* Waits for all copies, and the device has what they brought. */
+/* Waits for all copies and marks their experts as arrived. */
 static mo_status finish_copies(filling *f, mo_error *err)
 {
     const mo_status status = f->a->mover.wait(f->a->mover.owner, err);
     return status == MO_OK ? mo_ahead_land(f->a, err) : status;
 }
 
-/* Where a slot is free for it. bring: one that is on disk is read. */
+/* Copies the expert if a slot is free for it. bring: reads it first if it is on disk. */
 static mo_status fill_one(filling *f, int layer, int expert, bool bring, mo_error *err)
 {
     mo_ahead *a = f->a;
@@ -72,7 +73,7 @@ static mo_status fill_one(filling *f, int layer, int expert, bool bring, mo_erro
     return status;
 }
 
-/* Hottest first; the policy gets their hits, too. */
+/* Hottest first. The policy also gets their hits. */
 static mo_status fill_by_requests(filling *f, mo_error *err)
 {
     const mo_ahead_fill *asked = f->asked;
@@ -92,7 +93,7 @@ static mo_status fill_by_requests(filling *f, mo_error *err)
     return status;
 }
 
-/* Those of the same number in every layer together. */
+/* Experts of the same number in all layers together. */
 static mo_status fill_by_number(filling *f, mo_error *err)
 {
     const mo_ahead *a = f->a;
@@ -187,8 +188,9 @@ bool mo_ahead_leaves(const mo_ahead *a)
 
 /* ---- To the device ---- */
 
-/* Does the device need it, not have it, and could it get it from RAM, after those before it? Where RAM has hardly
- * more slots than one token needs nothing is lent: prompts leave their experts on the device instead. */
+/* True if the expert should go to the device: it is not there or on its way, and a slot is free after those
+ * before it. If RAM has hardly more slots than one token needs, nothing is lent: prompts leave their experts
+ * on the device instead. */
 static bool wanted(const mo_ahead *a, const mo_ahead_expert *e, int32_t before)
 {
     const mo_where *w = a->where;
@@ -197,7 +199,7 @@ static bool wanted(const mo_ahead *a, const mo_ahead_expert *e, int32_t before)
            !mo_ahead_comes(a, e->layer, e->expert);
 }
 
-/* It is lent. A copy that fails leaves it in RAM. */
+/* Copies a lent expert. If the copy fails, it stays in RAM. */
 static mo_status send(mo_ahead *a, int number, const mo_ahead_expert *e, mo_error *err)
 {
     const mo_move m = {e->layer, e->expert, -1};
@@ -208,7 +210,8 @@ static mo_status send(mo_ahead *a, int number, const mo_ahead_expert *e, mo_erro
     return status == MO_EDEVICE ? status : MO_OK;
 }
 
-/* How many may wait in RAM, or be on their way there, until they are sent: so few that none evicts another. */
+/* Maximum experts that wait in RAM to be sent, or are being read for that: few enough that none evicts
+ * another. */
 static int32_t coming_most(const mo_ahead *a)
 {
     int32_t slots, filled;
@@ -217,9 +220,9 @@ static int32_t coming_most(const mo_ahead *a)
     return slots / 4 < LOOK_AHEAD ? slots / 4 + 1 : LOOK_AHEAD;
 }
 
-/* Sends what is in RAM, and begins to read the others, as far as LOOK_AHEAD in the order. Experts on their way into RAM reserve
- * slots, so that no colder expert gets the last ones. One whose read was begun and that is gone again (it failed, or
- * a layer needed its slot) is left until it is needed. */
+/* Sends experts that are in RAM, and begins to read the others, up to LOOK_AHEAD in the order. Experts being
+ * read into RAM reserve slots, so that no colder expert gets the last ones. An expert that was read and is
+ * gone again (its read failed, or a layer needed its slot) is skipped until it is needed. */
 static mo_status fill_device(mo_ahead *a, mo_error *err)
 {
     mo_first_fill *f = &a->fill;
@@ -227,7 +230,7 @@ static mo_status fill_device(mo_ahead *a, mo_error *err)
     const int32_t most = coming_most(a);
     mo_status status = MO_OK;
     int32_t coming = 0;
-    bool settled = true; /* all up to here have their slot, or never will */
+    bool settled = true; /* all experts up to here have their slot, or never will */
     for (int32_t i = f->to_device;
          i < f->count && i < f->to_device + LOOK_AHEAD && coming < most && status == MO_OK; i++) {
         mo_ahead_expert *e = &f->order[i];
@@ -250,7 +253,7 @@ static mo_status fill_device(mo_ahead *a, mo_error *err)
 
 /* ---- Into RAM ---- */
 
-/* What RAM has no free slot for is left out when the device needs none of its slots any more. */
+/* Experts without a free slot in RAM are skipped when the device needs none of RAM's slots any more. */
 static void fill_ram(mo_ahead *a)
 {
     mo_first_fill *f = &a->fill;
@@ -273,8 +276,8 @@ static bool is_done(const mo_ahead *a)
     return a->fill.to_device == a->fill.count && a->fill.to_ram == a->fill.count && a->under_way == 0;
 }
 
-/* Both tiers have come to the end of the order, but not every slot of the device is taken, or RAM has some for experts that
- * are in neither: those that were evicted meanwhile by others on their way. */
+/* Repeats the order if both tiers are through it and either not all of the device's slots are taken, or RAM
+ * has free slots for experts that are in neither tier because others evicted them on their way. */
 static void begin_again(mo_ahead *a)
 {
     const mo_where *w = a->where;

@@ -1,9 +1,9 @@
 #include "experts/late.h"
 
-#define NEW_SHARE 0.25 /* of an observation */
-#define SOON      2.0  /* a way that is expected to be at most so much slower is tried at once */
+#define NEW_SHARE 0.25 /* weight of a new observation */
+#define SOON      2.0  /* a way that is expected to be at most this much slower is tried at once */
 #define TRIAL     32.0 /* turns between two trials of a way that is as fast as the best */
-#define IN_TIME   0.9  /* of the CPU's time, by which copies should have arrived */
+#define IN_TIME   0.9  /* part of the CPU's time by which copies should have arrived */
 
 static double believed(double before, double now)
 {
@@ -28,7 +28,7 @@ void mo_late_observe_cpu(mo_late *l, double seconds)
     }
 }
 
-/* The fastest of what was measured; MO_LATE_WAYS: nothing was. */
+/* The fastest measured way; MO_LATE_WAYS: none was measured. */
 static mo_late_way fastest(const mo_late *l, const bool *allowed)
 {
     mo_late_way best = MO_LATE_WAYS;
@@ -40,7 +40,7 @@ static mo_late_way fastest(const mo_late *l, const bool *allowed)
     return best;
 }
 
-/* Turns after which a way is due again, or for the first time. */
+/* Turns after which a way is due for another trial, or for its first one. */
 static double due_after(const mo_late *l, mo_late_way way, mo_late_way best, const double *expected)
 {
     const double seconds = l->seconds[way] > 0 ? l->seconds[way] : expected[way];

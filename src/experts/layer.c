@@ -19,7 +19,7 @@ bool mo_workers_any(const mo_workers *w)
 
 bool mo_workers_add(mo_workers *w, const mo_worker *worker)
 {
-    assert(!worker->optional || (worker->lost && !worker->remote)); /* the CPU can take over */
+    assert(!worker->optional || (worker->lost && !worker->remote)); /* so that the CPU can take over */
     if (w->list[MO_WORKERS_MAX - 1]) {
         return false;
     }
@@ -50,7 +50,7 @@ const mo_worker *mo_workers_ahead(const mo_workers *w)
     return NULL;
 }
 
-/* Lets one claim; what it must not take stays as it was. Returns how many experts it has. */
+/* Lets one worker claim, and undoes claims that are not allowed. Returns the number of its experts. */
 static int claim(const mo_worker *worker, uint8_t me, mo_expert_work *work)
 {
     uint8_t before[MO_EXPERTS_MAX];
@@ -75,7 +75,7 @@ int mo_workers_claim(const mo_workers *w, mo_expert_work *work)
     return claimed;
 }
 
-/* Experts that one has claimed are computed by another. Returns how many there are. */
+/* Reassigns the experts of one worker to another. Returns their number. */
 static int hand_over(mo_expert_work *work, uint8_t from, uint8_t to)
 {
     int count = 0;
@@ -158,7 +158,7 @@ static int64_t tick(const mo_rounds *r)
     return r->timed ? mo_clock_ns() : 0;
 }
 
-/* Is something still on its way from disk? Looking costs a layer two microseconds. */
+/* True if a read from disk is still in flight. Looking costs a layer two microseconds. */
 static bool awaits_bytes(const mo_rounds *r)
 {
     for (int i = 0; r->store && i < r->count; i++) {
@@ -170,7 +170,7 @@ static bool awaits_bytes(const mo_rounds *r)
     return false;
 }
 
-/* Adds what can be computed now; false when that is nothing. *left counts experts that are not finished. */
+/* Adds everything that can be computed now; false: nothing. *left counts unfinished experts. */
 static bool add_ready(mo_rounds *r, int *left)
 {
     const bool in_ram = !r->store;

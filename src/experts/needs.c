@@ -1,5 +1,5 @@
-/* A layer's needs: which experts it asks for, what of them has landed, and what it will probably ask for next; and the slots and
- * reads that this takes. */
+/* The needs of a layer: the experts it requests, which of them have landed, and predictions of the next
+ * requests; and the slots and reads for them. */
 #include <assert.h>
 #include <string.h>
 
@@ -175,7 +175,7 @@ mo_status mo_store_read_failure(const mo_store *s, int32_t expert_id, const mo_s
     return MO_OK;
 }
 
-/* Counts what is under way as a guess, or with a layer, when it is needed or has landed. */
+/* Counts a prediction, or a prefetch with the whole layer, when it is needed or has landed. */
 static void count_guess(mo_store *s, int32_t expert_id, const mo_store_slot_reads *slot)
 {
     const uint64_t bytes = (uint64_t)s->experts->home[expert_id].bytes;
@@ -199,7 +199,7 @@ void mo_store_settle_guesses(mo_store *s)
         }
         const bool good = mo_store_slot_landed(slot);
         mo_store_unpin(s, expert_id);
-        if (slot->guess != MO_GUESS_NONE) { /* not needed yet */
+        if (slot->guess != MO_GUESS_NONE) { /* not needed so far */
             if (good) {
                 count_guess(s, expert_id, slot);
             } else {
@@ -215,8 +215,8 @@ void mo_store_settle_guesses(mo_store *s)
 
 /* ---- Looking ---- */
 
-/* Fills the answers of a need whose slot is taken; true when one has changed. An expert that was never checked is
- * given out whole, so that it can be checked whole. */
+/* Fills the results of a need whose slot is assigned. Returns true if one has changed. An expert that was
+ * never validated becomes available only as a whole, so that it can be validated as a whole. */
 static bool answer(mo_store *s, mo_need *need, mo_status *status, mo_error *err)
 {
     const mo_store_slot_reads *slot = mo_store_slot_of(s, need->expert_id);
@@ -250,7 +250,7 @@ static bool answer(mo_store *s, mo_need *need, mo_status *status, mo_error *err)
     return need->in != had_in || need->down != had_down || *status != MO_OK;
 }
 
-/* Takes slots for needs that have none yet and begins their reads. */
+/* Acquires slots for needs without one and begins their reads. */
 static void ask(mo_store *s)
 {
     int32_t ids[MO_STORE_AT_ONCE];
@@ -305,7 +305,7 @@ void mo_store_pass(mo_store *s, mo_store_phase phase)
     s->counters.phase[phase].passes++;
 }
 
-/* A guess has come true, for all who made it. */
+/* Counts a correct prediction for every distance that made it. */
 static void prove(mo_store *s, const mo_store_slot_reads *slot, bool late)
 {
     for (int r = 1; r <= MO_PREFETCH_DISTANCE_MAX; r++) {
@@ -315,7 +315,7 @@ static void prove(mo_store *s, const mo_store_slot_reads *slot, bool late)
     }
 }
 
-/* An expert that is in a slot, or whose reads are under way. */
+/* An expert that is in a slot, perhaps with reads in flight. */
 static void meet(mo_store *s, mo_need *need)
 {
     mo_store_slot_reads *slot = mo_store_slot_of(s, need->expert_id);
@@ -334,7 +334,7 @@ static void meet(mo_store *s, mo_need *need)
         s->counters.late += !nobodys;
         prove(s, slot, true);
     } else {
-        c->hits += !with_layer; /* the pass has read it for itself */
+        c->hits += !with_layer; /* otherwise the pass itself has read it */
         c->landing += with_layer;
         s->counters.useful += slot->guess != MO_GUESS_NONE && !nobodys;
         prove(s, slot, false);
@@ -351,8 +351,8 @@ static bool among(int32_t expert, const int32_t *experts, int count)
     return count > 0;
 }
 
-/* What was guessed for this layer, and is known to be wrong (or, by a guess that knows more, believed to be) before its reads have begun,
- * need not be read: it would keep the disk from what is guessed next. */
+/* Cancels predictions for this layer that turned out wrong (or that a better-informed prediction does not
+ * repeat) before their reads have begun. Otherwise they would keep the disk from the next predictions. */
 static void withdraw_wrong(mo_store *s, int layer, const int32_t *spared, int spared_count)
 {
     int kept = 0;
@@ -417,8 +417,8 @@ void mo_store_release(mo_store *s, mo_need *need)
 
 void mo_store_skip(mo_store *s, mo_need *need)
 {
-    if (need->state == NEED_BYTES) { /* a guess that is under way */
-        /* Nobody's any more: if it fails it is forgotten. */
+    if (need->state == NEED_BYTES) { /* a prediction with reads in flight */
+        /* It belongs to nobody now: a failure is ignored. */
         mo_store_slot_of(s, need->expert_id)->guess = MO_GUESS_FILLING;
         mo_store_unpin(s, need->expert_id);
     }
@@ -436,7 +436,7 @@ void mo_store_leave(mo_store *s)
         mo_disk_finish(s->disk, slot->reads, slot->count);
         mo_store_unpin(s, need->expert_id);
         if (!mo_store_slot_landed(slot)) {
-            mo_store_settle_guesses(s); /* a guess that became a need still holds a pin of its own */
+            mo_store_settle_guesses(s); /* a prediction that became a need still holds a pin of its own */
             mo_store_drop(s, need->expert_id);
         }
     }
@@ -444,7 +444,8 @@ void mo_store_leave(mo_store *s)
     s->need_count = 0;
 }
 
-/* Those of the experts that are resident must not be evicted for the others. Some may be no experts: another rank has them. */
+/* Pins or unpins the resident ones among these experts, so that they are not evicted for the others. Some ids
+ * may belong to another rank. */
 static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool on)
 {
     for (int i = 0; i < count; i++) {
@@ -459,7 +460,7 @@ static void hold(mo_store *s, int layer, const int32_t *experts, int count, bool
     }
 }
 
-/* The expert is, or becomes, a prediction of this distance; a needed one is none. */
+/* Records that a prediction of this distance named the expert, unless it was needed already. */
 static void note_distance(mo_store *s, int32_t expert_id, int distance)
 {
     mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
@@ -471,7 +472,7 @@ static void note_distance(mo_store *s, int32_t expert_id, int distance)
     }
 }
 
-/* Reads what is missing of them, as guesses of this kind, at most max_bytes. Returns how many. */
+/* Reads the missing experts as predictions of this kind, at most max_bytes. Returns how many. */
 static int read_ahead(mo_store *s, int layer, const int32_t *experts, int count, uint8_t kind, int distance,
                       int64_t max_bytes)
 {
@@ -480,7 +481,7 @@ static int read_ahead(mo_store *s, int layer, const int32_t *experts, int count,
     mo_store_settle_guesses(s);
     withdraw_wrong(s, layer, experts, count);
     hold(s, layer, experts, count, true);
-    if (far) { /* what is needed sooner does not leave for it */
+    if (far) { /* experts needed sooner must not be evicted for these */
         hold(s, s->near_layer, s->near, s->near_count, true);
     }
     for (int i = 0; i < count; i++) {
@@ -497,7 +498,7 @@ static int read_ahead(mo_store *s, int layer, const int32_t *experts, int count,
             !mo_store_acquire(s, expert_id, MO_READ_GUESS)) {
             continue;
         }
-        mo_store_pin(s, expert_id); /* which hold() takes back */
+        mo_store_pin(s, expert_id); /* hold() below unpins it */
         max_bytes -= bytes;
         mo_store_slot_of(s, expert_id)->guess = kind;
         note_distance(s, expert_id, distance);

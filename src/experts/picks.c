@@ -28,7 +28,8 @@ int mo_picks_count(mo_picks *p)
     return chosen;
 }
 
-/* first[] holds where each expert's rows end, and then where they begin: picks are placed from the last to the first. */
+/* first[] holds the end of each expert's rows, and in the end their beginning: picks are placed from last to
+ * first. */
 static void place(mo_picks *p)
 {
     const int64_t used = p->used;
@@ -81,9 +82,10 @@ void mo_picks_lay(mo_picks *p)
     p->first[p->experts] = next;
 }
 
-/* ---- Doing without ---------------------------------------------------------------------------- */
+/* ---- Skipping missing experts ---------------------------------------------------------------- */
 
-/* A token needs at least one expert: when all of its are missing, the one of most weight is waited for. */
+/* A token needs at least one expert: if all of its experts are missing, the one with the largest weight is
+ * loaded. */
 static void keep_best(const mo_picks *p, bool *missing, int64_t t)
 {
     const int32_t *ids = p->ids + t * p->used;
@@ -98,7 +100,7 @@ static void keep_best(const mo_picks *p, bool *missing, int64_t t)
     missing[ids[best]] = false;
 }
 
-/* The weight of those left out goes to the others, in proportion. */
+/* Distributes the weight of skipped picks over the others, in proportion. */
 static int shift_weight(const mo_picks *p, const bool *missing, int64_t t)
 {
     int32_t *ids = p->ids + t * p->used;

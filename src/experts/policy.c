@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Seeds are worth a few steps' touches, so that what really happens soon counts for more. */
+/* A seed is worth a few steps' touches, so that real use soon outweighs it. */
 enum { SEED_TOUCHES = 64 };
 
 static uint64_t seed_touches(uint64_t hits, uint64_t most)
@@ -22,7 +22,7 @@ static void touch_lru(mo_policy_entry *e, uint64_t now, uint32_t picks)
     e->key = (double)now;
 }
 
-/* Below every touched one, in the order of hits. */
+/* Below every touched expert, ordered by hits. */
 static void seed_lru(mo_policy_entry *e, uint64_t hits, uint64_t most)
 {
     e->key = most ? (double)hits / (double)most - 1.0 : -1.0;
@@ -46,9 +46,9 @@ static void seed_lfu(mo_policy_entry *e, uint64_t hits, uint64_t most)
 
 /* ---- Priority: the eviction rule of the warm-start idea (docs/background.md) ----
  *
- * P = count * 0.25^((now - last) / 128). Its logarithm to the base 4, less the now / 128 that all experts share,
- * changes only with a touch. There, a step is one call of the expert's layer; here one pass through the model,
- * which calls every layer once. */
+ * P = count * 0.25^((now - last) / 128). Its logarithm to base 4, minus now / 128, which is the same for all
+ * experts, changes only with a touch. In that document a step is one call of the expert's layer. Here it is
+ * one pass through the model, which calls every layer once. */
 
 static void touch_priority(mo_policy_entry *e, uint64_t now, uint32_t picks)
 {

@@ -1,4 +1,5 @@
-/* What is resident changes between steps: warming, exchanges decided by other modules, and copies of whole slots. */
+/* Changes of residency between steps: warming, exchanges decided by other modules, and copies of whole
+ * slots. */
 #include <stdlib.h>
 
 #include "base/status.h"
@@ -26,15 +27,15 @@ static int by_place(const void *left, const void *right)
     return a->file != b->file ? a->file - b->file : (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-/* Slots that warming leaves free, so that a layer's misses find slots without an eviction; where every expert has a
- * slot nothing will miss. */
+/* Slots that warming leaves free, so that a layer's misses find slots without an eviction. None if every
+ * expert has a slot: nothing will miss. */
 static int32_t spare_slots(const mo_store *s, int index)
 {
     const mo_expert_class *c = &s->experts->classes[index];
     return s->static_set && s->classes[index].slot_count < c->count ? 2 * c->used : 0;
 }
 
-/* Those of the requests that are not resident and for which there are slots, sorted by their place. */
+/* The requested experts that are not resident and get a slot, sorted by file position. */
 static int choose_warm(mo_store *s, const mo_store_request *requests, int count, uint64_t most,
                        warm_item *items)
 {
@@ -65,7 +66,7 @@ static int choose_warm(mo_store *s, const mo_store_request *requests, int count,
     return chosen;
 }
 
-/* Waits for one expert that was asked for without need; unpins it, or drops it when it failed. */
+/* Waits for a read that no layer needs, then unpins the expert, or drops it if the read failed. */
 static mo_status receive(mo_store *s, int32_t expert_id, mo_error *err)
 {
     const mo_store_slot_reads *slot = mo_store_slot_of(s, expert_id);
@@ -100,7 +101,7 @@ mo_status mo_store_warm(mo_store *s, const mo_store_request *requests, int count
     for (int got = 0; got < chosen; got++) {
         for (int32_t expert_id; asked < chosen && asked < got + MO_STORE_AT_ONCE; asked++) {
             expert_id = items[asked].expert_id;
-            mo_store_acquire(s, expert_id, MO_READ_AHEAD); /* a free slot was counted for it */
+            mo_store_acquire(s, expert_id, MO_READ_AHEAD); /* choose_warm() counted a free slot for it */
             mo_store_submit(s, &expert_id, 1);
         }
         mo_error one = {0};
@@ -139,7 +140,7 @@ mo_status mo_store_exchange(mo_store *s, int layer, int evict, int add, mo_error
     mo_store_drop(s, from);
     mo_status status = MO_OK;
     if (!there) {
-        mo_store_acquire(s, to, MO_READ_NOW); /* the slot that has just become free, or another free one */
+        mo_store_acquire(s, to, MO_READ_NOW); /* the slot that has just been freed, or another free one */
         mo_store_submit(s, &to, 1);
         status = receive(s, to, err);
     }
@@ -154,7 +155,7 @@ mo_status mo_store_bring(mo_store *s, int layer, int expert, mo_error *err)
     const int32_t expert_id = mo_expert_table_id(s->experts, layer, expert);
     mo_store_settle(s);
     if (mo_store_slot_number(s, expert_id) >= 0) {
-        mo_store_pin(s, expert_id); /* which receive() takes back */
+        mo_store_pin(s, expert_id); /* receive() unpins it */
     } else if (mo_store_acquire(s, expert_id, MO_READ_NOW)) {
         mo_store_submit(s, &expert_id, 1);
     } else {
@@ -193,7 +194,7 @@ void mo_store_wait(mo_store *s, uint64_t seen)
     mo_disk_wait(s->disk, seen);
 }
 
-/* ---- Copies of what is resident ---- */
+/* ---- Copies of resident experts ---- */
 
 int32_t mo_store_class_slots(const mo_store *s, int index)
 {

@@ -4,14 +4,15 @@
 
 #include "device/fetch_share.h"
 
-/* Rates between which an observation makes sense. */
+/* Observations outside these rates are implausible. */
 #define FASTEST_BYTES_S 1e12
 #define SLOWEST_BYTES_S 1e7
-#define NEW_SHARE       0.1  /* of an observation */
-#define BACK_SHARE      0.01 /* of the way back to the start, per layer without work */
+#define NEW_SHARE       0.1  /* weight of an observation */
+#define BACK_SHARE      0.01 /* part of the way back to the initial value, per layer without work */
 #define AGAIN_SHARE                                                                                          \
-    0.002 /* the same of the CPU's other rate, which is tried again at once when it looks better */
-/* Rows that a CPU multiplies with an expert in the time in which it reads it; see plan/prompt_cost.c. */
+    0.002 /* likewise for the CPU's other rate, which is used again as soon as it looks better */
+/* Rows that a CPU multiplies with an expert in the time it takes to read the expert; see
+ * plan/prompt_cost.c. */
 #define CPU_ROWS 6.0
 
 mo_lane_rate mo_lane_rate_of(double bytes_s)
@@ -51,7 +52,7 @@ static void idle(mo_lane_rate *rate, double share)
 int mo_lane_share(mo_lanes *l, int64_t expert_bytes, int count, int most)
 {
     const double bytes = (double)expert_bytes;
-    /* Without copies the CPU is no slower than with them, whatever was observed of it before. */
+    /* Without copies the CPU is at least as fast as with them, whatever was observed before. */
     const mo_fetch_costs costs = {.cpu_alone = bytes * less(l->alone.s_per_byte, l->cpu.s_per_byte),
                                   .cpu = bytes * l->cpu.s_per_byte,
                                   .link = bytes * l->link.s_per_byte};

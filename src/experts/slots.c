@@ -10,7 +10,8 @@
 
 enum { NONE = -1 };
 
-/* Touches that a learning policy has not received yet: those of a layer, or some of a large one. */
+/* Maximum touches that a learning policy has not received yet: those of a layer, or a part of a large
+ * one's. */
 enum { UNTOLD_MOST = 64 };
 
 typedef struct untold {
@@ -21,7 +22,7 @@ typedef struct untold {
 
 struct mo_slots {
     const mo_policy *policy;
-    mo_arena *memory; /* holds everything, this struct too */
+    mo_arena *memory; /* holds everything, including this struct */
     int32_t expert_count, slot_count;
     mo_policy_entry *entry; /* [experts] */
     int32_t *slot_of;       /* [experts], or NONE */
@@ -30,21 +31,21 @@ struct mo_slots {
     bool *kept;             /* [slots] */
     int32_t *vacant;        /* [slots] a stack of free slots */
     int32_t vacant_count;
-    int32_t evictable; /* experts that are resident and neither pinned nor kept */
-    /* Touches are queued until an expert is released or requested: a layer's experts are chosen before they are computed, and learning
-     * would delay computing them. */
+    int32_t evictable; /* number of resident experts that are neither pinned nor kept */
+    /* Touches are queued until an expert is released or requested. A layer's experts are chosen before they
+     * are computed, and learning in between would delay that. */
     untold untold[UNTOLD_MOST];
     int untold_count;
-    mo_adaptive *adaptive; /* of a policy that learns: knows who goes; NULL: */
-    /* the evictable experts in a binary heap with the next victim on top. */
+    mo_adaptive *adaptive; /* chooses the victim of a learning policy; NULL: the heap does */
+    /* The evictable experts in a binary heap with the next victim on top. */
     int32_t *heap;    /* [slots] experts */
-    int32_t *heap_at; /* [slots] where the slot's expert stands in the heap */
+    int32_t *heap_at; /* [slots] heap index of the slot's expert */
     bool *listed;     /* [slots] the slot's expert is evictable */
 };
 
 /* ---- Heap --------------------------------------------------------------------------------------- */
 
-/* Does a leave before b? Never equal for two experts, so the order of evictions is defined. */
+/* True if a is evicted before b. Never equal for two experts, so the order of evictions is defined. */
 static bool before(const mo_slots *s, int32_t a, int32_t b)
 {
     const double x = s->entry[a].key, y = s->entry[b].key;
@@ -87,7 +88,7 @@ static void sink(mo_slots *s, int32_t at)
     put(s, at, expert_id);
 }
 
-/* Moves the expert at this place to where its key belongs. */
+/* Moves the expert at this index to where its key belongs. */
 static void settle(mo_slots *s, int32_t at)
 {
     if (at > 0 && before(s, s->heap[at], s->heap[(at - 1) / 2])) {
@@ -97,10 +98,10 @@ static void settle(mo_slots *s, int32_t at)
     }
 }
 
-/* ---- The evictable, by a heap or by a policy that learns ---- */
+/* ---- Evictable experts, in a heap or in a learning policy ---- */
 
-/* In the order in which they came, before anything that hangs on them. A expert that was pinned meanwhile is in no list; it is
- * told before it comes back to one. */
+/* Sends queued touches in order, before anything that depends on them. An expert that was pinned meanwhile is
+ * in no list; its touches are sent before it returns to one. */
 static void tell(mo_slots *s)
 {
     for (int i = 0; i < s->untold_count; i++) {
@@ -135,7 +136,7 @@ static void leave(mo_slots *s, int32_t slot)
     }
 }
 
-/* After a pin or a keep changed. */
+/* Updates the list after a pin or a keep has changed. */
 static void review(mo_slots *s, int32_t slot)
 {
     const bool evictable = s->pins[slot] == 0 && !s->kept[slot];
@@ -195,7 +196,7 @@ mo_status mo_slots_create(const mo_policy *policy, int32_t experts, int32_t slot
     }
     for (int32_t i = 0; i < slots; i++) {
         s->expert_of[i] = NONE;
-        s->vacant[i] = slots - 1 - i; /* slot 0 is handed out first */
+        s->vacant[i] = slots - 1 - i; /* slot 0 is used first */
     }
     s->vacant_count = slots;
     *out = s;
@@ -209,7 +210,7 @@ void mo_slots_destroy(mo_slots *s)
     }
 }
 
-/* ---- Questions ---------------------------------------------------------------------------------- */
+/* ---- Queries ------------------------------------------------------------------------------------ */
 
 int32_t mo_slots_find(const mo_slots *s, int32_t expert_id)
 {
@@ -230,7 +231,7 @@ int32_t mo_slots_free(const mo_slots *s)
 
 /* ---- Changes ------------------------------------------------------------------------------------ */
 
-/* The expert's key has changed, and the heap orders the evictable. */
+/* Restores the heap order after the expert's key has changed. */
 static void resettle(mo_slots *s, int32_t expert_id)
 {
     const int32_t slot = s->slot_of[expert_id];
@@ -283,7 +284,7 @@ static int32_t slot_held(const mo_slots *s, int32_t expert_id)
     return s->slot_of[expert_id];
 }
 
-/* Empties a slot without giving it back to the free ones. */
+/* Empties a slot without adding it to the free ones. */
 static void vacate(mo_slots *s, int32_t slot)
 {
     const int32_t expert_id = s->expert_of[slot];

@@ -1,4 +1,4 @@
-/* Opening and closing a store, and what reports ask of it. */
+/* Opening and closing a store, and its counters. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -8,7 +8,7 @@
 #include "experts/state.h"
 #include "numeric/block.h"
 
-/* ---- Instruments ---- */
+/* ---- Counters ---- */
 
 mo_store_counters mo_store_count(const mo_store *s)
 {
@@ -81,7 +81,7 @@ static mo_status open_class(mo_store *s, int index, int32_t slots, mo_error *err
     return status;
 }
 
-/* Memory that must not be swapped out: the plan counted on it. */
+/* Locks the memory in RAM: the plan assumes that it is not swapped out. */
 static void lock_memory(const mo_store *s)
 {
     for (int i = 0; i < s->class_count; i++) {

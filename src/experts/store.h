@@ -1,9 +1,9 @@
-/* Store: the experts of a model that do not all fit into RAM. Some experts are in slots, the others on disk; a layer
- * says which ones it needs, computes those that are there, and takes the rest as they land. Which experts are
- * there never changes a result.
+/* Store: the experts of a model that do not all fit in RAM. Some experts are in slots, the others on disk. A
+ * layer requests the experts it needs, computes the resident ones, and computes the others as their reads
+ * land. Residency never changes a result.
  *
- * One thread at a time (the one that runs a step) calls everything here; readers only write into slots and
- * mark their reads as done. Nothing allocates after opening. */
+ * One thread at a time (the thread that runs a step) makes all calls. Reader threads only write into slots
+ * and mark their reads as done. Nothing is allocated after opening. */
 #ifndef MO_EXPERTS_STORE_H
 #define MO_EXPERTS_STORE_H
 
@@ -15,14 +15,15 @@ typedef struct mo_store mo_store;
 
 typedef struct mo_store_options {
     const mo_policy *policy;                /* NULL: the default */
-    int32_t class_slots[MO_EXPERT_CLASSES]; /* of each class of mo_expert_table, at least its `used` */
-    mo_disk_options disk;                   /* regions are filled in by the store */
-    bool
-        static_set; /* what mo_store_warm() brought stays until mo_store_exchange(): the static cache of document
-                   001. Misses pass through the few slots that warming left free */
+    int32_t class_slots[MO_EXPERT_CLASSES]; /* per class of mo_expert_table, at least its `used` */
+    mo_disk_options disk;                   /* the store fills in the regions */
+    /* Experts loaded by mo_store_warm() stay until mo_store_exchange(): the static cache of document 001.
+     * Misses use the few slots that warming left free. */
+    bool static_set;
 } mo_store_options;
 
-/* Takes slots and opens the model's files. The experts belong to the caller and outlive the store. */
+/* Allocates slots and opens the model's files. The caller owns the expert table, which must outlive the
+ * store. */
 mo_status mo_store_open(const mo_checkpoint *model, const mo_expert_table *experts,
                         const mo_store_options *options, mo_store **out, mo_error *err);
 void mo_store_close(mo_store *store); /* NULL is allowed */
@@ -33,105 +34,106 @@ typedef enum mo_store_phase { MO_STORE_PROMPT, MO_STORE_GENERATION, MO_STORE_PHA
 typedef struct mo_need {
     int32_t expert;
     uint32_t picks;   /* tokens that chose it */
-    uint32_t drafted; /* of them drafts: the policy learns of these when they are accepted */
-    /* Answers: */
-    bool missing;  /* it was not in RAM when it was asked for */
-    bool in, down; /* its gate and up matrices are there and their views point at them; its down matrix */
-    /* The caller's own: */
+    uint32_t drafted; /* draft tokens among them: the policy learns from these when they are accepted */
+    /* Results: */
+    bool missing;  /* it was not in RAM when requested */
+    bool in, down; /* gate and up are in RAM and their views are set; the same for down */
+    /* For the caller: */
     bool in_done, down_done, released;
-    /* The store's own: */
+    /* For the store: */
     int32_t expert_id;
     int8_t state;
 } mo_need;
 
-/* A new pass through the model begins. */
+/* Begins a new pass through the model. */
 void mo_store_pass(mo_store *store, mo_store_phase phase);
 
-/* Layer `layer` needs these experts (each once). Those in RAM are pinned; reads of the others begin, in this
- * order, gate and up before down, as far as there are slots. needs stay the caller's until mo_store_leave(). */
+/* `layer` needs these experts (each once). Resident ones are pinned. Reads of the others begin in this order,
+ * gate and up before down, as far as slots allow. The caller keeps `needs` valid until mo_store_leave(). */
 void mo_store_want(mo_store *store, int layer, mo_need *needs, int count);
 
-/* Looks what has landed and fills the answers; begins reads for which slots have become free. With `wait` it
- * returns only when some answer has changed. A read that failed is an error: the caller leaves the layer and
+/* Checks which reads have landed, fills the results, and begins reads for which slots have become free.
+ * `wait`: returns only when a result has changed. A failed read is an error: the caller leaves the layer and
  * fails its step. */
 mo_status mo_store_look(mo_store *store, bool wait, mo_error *err);
 
 /* The caller has finished with this expert. */
 void mo_store_release(mo_store *store, mo_need *need);
 
-/* The caller will do without this expert, which is missing and for which mo_store_look() has not been asked
- * yet. */
+/* The caller skips this expert, which is missing. Call it before the first mo_store_look(). */
 void mo_store_skip(mo_store *store, mo_need *need);
 
-/* The layer is done, or given up: nothing of it is pinned any more when this returns. */
+/* Ends the layer, computed or aborted, and unpins all its experts. */
 void mo_store_leave(mo_store *store);
 
-/* Experts that `layer` will probably need: read with the lowest priority, at most max_bytes. Those of
- * them that are resident are not evicted for the others, what a device has is not read, and what was guessed for the layer
- * before, is not among them and has not been begun is not read either. `distance`: made from the stream this many layers before it, at
- * most MO_PREFETCH_DISTANCE_MAX, and counted as such; 0: not by a router's guess. Further ones evict nothing that distance 1 named last. */
+/* Experts that `layer` will probably need: reads them with the lowest priority, at most max_bytes. Resident
+ * ones among them are not evicted for the others. Experts that a device has are not read. Reads of the
+ * layer's previous prediction that have not begun and are not in this one are cancelled. `distance`: the
+ * number of layers before `layer` whose stream made the prediction, at most MO_PREFETCH_DISTANCE_MAX, for the
+ * counters; 0: not predicted by a router. Distances above 1 evict nothing that distance 1 predicted last. */
 enum { MO_PREFETCH_DISTANCE_MAX = 2 };
 void mo_store_guess(mo_store *store, int layer, const int32_t *experts, int count, int distance,
                     int64_t max_bytes);
 
-/* Experts that `layer` will need in this pass, because its tokens say so: the same as guesses, however many there are, which count as
- * known, too. */
+/* Experts that `layer` will need in this pass, because its tokens determine them. Treated as predictions
+ * without a limit on bytes, and also counted as known. */
 void mo_store_known(mo_store *store, int layer, const int32_t *experts, int count);
 
-/* The pass comes to `layer` next and will need nearly all of its experts: what is missing is read behind everything that
- * is waited for, as far as there are slots, and counts as read for the pass. */
+/* `layer` runs next and will need nearly all of its experts. Missing ones are read at a lower priority than
+ * awaited reads, as far as slots allow, and count as read for the pass. */
 void mo_store_guess_layer(mo_store *store, int layer);
 
-/* Is it in RAM? For instruments, and for leaving out what is missing. */
+/* True if the expert is in RAM. For reports, and for skipping missing experts. */
 bool mo_store_resident(const mo_store *store, int layer, int expert);
 
 /* ---- Between passes ---- */
 
-/* Brings these experts in (as long as there are slots that hold nothing), in the order of their places on disk.
- * progress as in mo_load_options. */
+/* Loads these experts into free slots, in disk order. progress as in mo_load_options. */
 typedef struct mo_store_request {
     int32_t layer, expert;
-    uint64_t hits; /* hits for the policy; 0: none */
-    bool keep;     /* stays for good */
+    uint64_t hits; /* for the policy; 0: none */
+    bool keep;     /* the expert is never evicted */
 } mo_store_request;
 mo_status mo_store_warm(mo_store *store, const mo_store_request *requests, int count, uint64_t most_hits,
                         mo_progress_fn progress, void *user, mo_error *err);
 
-/* Puts `add` into the slot of `evict`, both of the same layer: an exchange decided by another module. MO_EINVAL
- * when evict is not resident or add is; a still store keeps an `add` that is only passing through. */
+/* Puts `add` into the slot of `evict`, of the same layer, for an exchange decided by another module.
+ * MO_EINVAL if evict is not resident or add is. A static store keeps an `add` that was only passing
+ * through. */
 mo_status mo_store_exchange(mo_store *store, int layer, int evict, int add, mo_error *err);
 
-/* Makes sure that the expert is in RAM, where its views point at it until the next call that reads: for who copies it
- * at once. MO_ENOMEM when every slot is kept. */
+/* Ensures that the expert is in RAM with its views set until the next call that reads, for an immediate copy.
+ * MO_ENOMEM: all slots are kept. */
 mo_status mo_store_bring(mo_store *store, int layer, int expert, mo_error *err);
 
-/* Waits until nothing that was guessed or is read ahead is under way. */
+/* Waits until no predicted or prefetched read is in flight. */
 void mo_store_settle(mo_store *store);
 
-/* The same for guesses of some experts of a layer, in two parts, so that steps may run meanwhile: is one of them under way? Then
- * mo_store_wait(), with *seen, waits for the end of a read, or for one that is withdrawn. It alone may be called while another thread
- * uses the store. */
+/* The same for predicted experts of one layer, split in two so that steps can run in between.
+ * mo_store_guessing() returns true if one of them is in flight. mo_store_wait(), with *seen, then waits until
+ * a read ends or is cancelled. Only mo_store_wait() may be called while another thread uses the store. */
 bool mo_store_guessing(mo_store *store, int layer, const int32_t *experts, int count, uint64_t *seen);
 void mo_store_wait(mo_store *store, uint64_t seen);
 
-/* Slots of a size class, and the expert that is whole in one of them with its memory (a slot's bytes); -1: none.
- * For copying what is resident. */
+/* Number of slots of a size class; and the expert that is complete in a slot, with its memory (a slot's
+ * bytes), -1: none. For copying resident experts. */
 int32_t mo_store_class_slots(const mo_store *store, int size_class);
 int32_t mo_store_slot(const mo_store *store, int size_class, int32_t slot, const uint8_t **memory);
 
-/* Bringing such a copy back: the expert gets a free slot, whose memory the caller fills (slots of a fresh store are
- * one behind the other); NULL when none is free or the expert has one. */
+/* Restores such a copy: the expert gets a free slot, whose memory the caller fills. Slots of a fresh store
+ * are consecutive. NULL: no slot is free, or the expert has one. */
 uint8_t *mo_store_claim(mo_store *store, int32_t expert_id);
-/* Ends a claim: the bytes are there, or not and the slot is free again. MO_EFORMAT when they make no sense. */
+/* Ends a claim: the bytes are valid, or (good false) the slot is freed. MO_EFORMAT: invalid values. */
 mo_status mo_store_filled(mo_store *store, int32_t expert_id, bool good, mo_error *err);
 
 /* ---- With a device (exclusive.c) ----
  *
- * What lies in a device's memory needs no slot here. Called by the thread that has the step, between layers or steps. */
+ * An expert in device memory needs no slot here. Called by the thread that runs the step, between layers or
+ * steps. */
 
-/* Begins to read an expert that will be needed, with the lowest priority: into a free slot, or with `evict` into
- * that of another. There: it is here or on its way already; full: no slot is free; busy: enough is on its way. A read that
- * fails is forgotten: whoever needs the expert reads it again. */
+/* Begins to read an expert that will be needed, with the lowest priority, into a free slot, or with `evict`
+ * into the slot of another. THERE: it is in RAM or in flight already. FULL: no slot is free. BUSY: enough
+ * reads are in flight. A failed read is forgotten: the next user of the expert reads it again. */
 typedef enum mo_store_begun {
     MO_STORE_BEGUN,
     MO_STORE_THERE,
@@ -139,30 +141,30 @@ typedef enum mo_store_begun {
     MO_STORE_BUSY,
 } mo_store_begun;
 mo_store_begun mo_store_ahead(mo_store *store, int layer, int expert, bool evict);
-/* It is here, or on its way. */
+/* True if the expert is in RAM or in flight. */
 bool mo_store_has(const mo_store *store, int layer, int expert);
 
-/* Is any expert neither here nor, as far as is known, on the device? */
+/* True if any expert is neither in RAM, nor in flight, nor known to be on the device. */
 bool mo_store_absent(const mo_store *store);
 
-/* Input of the policy: a profile has this many hits of the expert, `most` of its most used one; the device computed it for
- * this many tokens of the pass. */
+/* Input of the policy. seed: hits from a profile, where the most used expert has `most`. touch: the device
+ * computed the expert for this many tokens of the pass. */
 void mo_store_seed(mo_store *store, int layer, int expert, uint64_t hits, uint64_t most);
 void mo_store_touch(mo_store *store, int layer, int expert, uint32_t picks);
 
-/* The expert is pinned, and its views point at it, until it is returned. False: it is not here, or too many
- * are lent, or its bytes make no sense and it leaves: its users get the error. */
+/* Pins the expert with its views set until mo_store_return(). False: it is not in RAM, too many are lent, or
+ * its bytes are invalid. In that case it is dropped, and its users get the error. */
 bool mo_store_lend(mo_store *store, int layer, int expert);
-/* Are there slots enough that any expert of the layer is ever read ahead and lent? */
+/* True if there are enough slots to prefetch and lend experts of the layer at all. */
 bool mo_store_lends(const mo_store *store, int layer);
 void mo_store_return(mo_store *store, int layer, int expert);
-/* The device has it: its slot is free. Without effect where it is not here, or where every expert of its size has a slot;
- * it must not be pinned. */
+/* Frees the slot of an expert that the device now has. No effect if it is not in RAM, or if every expert of
+ * its size has a slot. It must not be pinned. */
 void mo_store_yield(mo_store *store, int layer, int expert);
 
-/* The device gives an expert back: it gets a slot, and the caller copies its matrices to `parts` (gate, up, down). False: it
- * has one, or there is none to be had. Result: the bytes have arrived; or not; or it is unknown whether they are still
- * being written, and then the slot is never used again. */
+/* Takes an expert back from the device: it gets a slot, and the caller copies its matrices to `parts` (gate,
+ * up, down). False: it has a slot, or none is available. Result of the copy: the bytes have arrived; they
+ * have not; or it is unknown whether they are still being written, and then the slot is never reused. */
 typedef enum mo_store_arrival { MO_STORE_ARRIVED, MO_STORE_FAILED, MO_STORE_UNSURE } mo_store_arrival;
 bool mo_store_take(mo_store *store, int layer, int expert, bool evict, uint8_t *parts[3]);
 void mo_store_taken(mo_store *store, int layer, int expert, mo_store_arrival arrival);
@@ -171,14 +173,14 @@ void mo_store_taken(mo_store *store, int layer, int expert, mo_store_arrival arr
 
 typedef struct mo_store_phase_counters {
     uint64_t passes;
-    uint64_t asked;   /* experts that passes needed */
-    uint64_t hits;    /* of them in RAM */
-    uint64_t landing; /* of the others already under way by a guess, or read ahead with their layer */
-    uint64_t bytes;   /* read because of them */
-    uint64_t wait_ns; /* nothing could be computed meanwhile */
+    uint64_t asked;   /* experts needed by passes */
+    uint64_t hits;    /* found in RAM */
+    uint64_t landing; /* misses that a prediction, or a prefetch of the whole layer, was already reading */
+    uint64_t bytes;   /* read from disk for misses */
+    uint64_t wait_ns; /* time with nothing to compute */
 } mo_store_phase_counters;
 
-/* Guesses of routers: experts that were to be read; of them needed; of those, too soon. */
+/* Router predictions: experts to be read; needed; needed before their read landed. */
 typedef struct mo_prefetch_counters {
     uint64_t made, proven, late;
 } mo_prefetch_counters;
@@ -186,27 +188,27 @@ typedef struct mo_prefetch_counters {
 typedef struct mo_store_counters {
     mo_store_phase_counters phase[MO_STORE_PHASES];
     uint64_t guessed, useful, late,
-        wasted; /* experts: read by guess; needed later; needed too soon; never needed */
+        wasted; /* predicted experts: read; needed later; needed before the read landed; never needed */
     uint64_t guessed_bytes;
-    uint64_t
-        known; /* experts whose reads began because the tokens of a pass say them; most are among those guessed */
-    uint64_t withdrawn; /* experts: guessed, and known to be wrong before they were read; not counted above */
-    mo_prefetch_counters distance[MO_PREFETCH_DISTANCE_MAX + 1]; /* by how far they looked; [0] is unused */
-    uint64_t ahead, ahead_bytes;                                 /* experts read ahead at the start */
-    uint64_t yielded, taken; /* experts given to the device, and taken back */
+    /* experts whose reads began because the tokens of a pass determine them; most also count as guessed */
+    uint64_t known;
+    uint64_t withdrawn; /* predictions that were withdrawn before they were read; not counted above */
+    mo_prefetch_counters distance[MO_PREFETCH_DISTANCE_MAX + 1]; /* indexed by distance; [0] is unused */
+    uint64_t ahead, ahead_bytes;                                 /* experts prefetched at the start */
+    uint64_t yielded, taken;                                     /* experts moved to the device; taken back */
     uint64_t evictions;
     mo_disk_counters disk;
 } mo_store_counters;
 
 mo_store_counters mo_store_count(const mo_store *store);
 
-/* How many slots there are, and how many hold an expert. */
+/* Number of slots, and of slots that hold an expert. */
 void mo_store_slots(const mo_store *store, int32_t *slots, int32_t *filled, int64_t *bytes);
 const mo_disk *mo_store_disk(const mo_store *store);
 const mo_policy *mo_store_policy(const mo_store *store);
 const mo_expert_table *mo_store_experts(const mo_store *store);
 
-/* The memory of the slots of size class `number`, page-aligned; NULL when there is no such class. */
+/* The slot memory of size class `number`, page-aligned; NULL: no such class. */
 uint8_t *mo_store_region(const mo_store *store, int number, size_t *bytes);
 
 #endif

@@ -10,21 +10,22 @@
 /* Experts of one size. */
 typedef struct size_class {
     int64_t slot_bytes;
-    int32_t experts, count; /* in the model; slots */
+    int32_t experts, count; /* experts in the model; slots */
     mo_slots *slots;
     mo_daddr memory;
 } size_class;
 
 typedef struct layer_map {
-    int of;        /* size class, -1: no experts */
-    int32_t first; /* number of its expert 0 in the class */
+    int of;        /* size class; -1: no experts */
+    int32_t first; /* index of its expert 0 in the class */
     int experts;
-    int missing;   /* of them: not on the device, by the mirror */
-    int64_t entry; /* of its expert 0 in the map */
+    int missing;   /* experts not on the device, by the mirror */
+    int64_t entry; /* index of its expert 0 in the map */
 } layer_map;
 
-/* A switch is sent from memory of its own: the mirror may change again while the copy waits in its stream. In a step a layer's
- * switch is enqueued when those before the layer have ended, so the oldest of these is free without waiting. */
+/* Staging memory of a switch: the mirror may change again while the copy waits in its stream. In a step a
+ * layer's switch is enqueued when those before the layer have ended, so the oldest stage is free without
+ * waiting. */
 enum { MAP_STAGES = 4 };
 typedef struct map_stage {
     mo_daddr *words; /* [entries] pinned */
@@ -34,19 +35,19 @@ typedef struct map_stage {
 
 struct mo_vram {
     mo_device *device;
-    size_class classes[MO_VRAM_CLASSES]; /* those without experts have no slots either */
+    size_class classes[MO_VRAM_CLASSES]; /* classes without experts have no slots */
     layer_map *layers;
     int layer_count;
-    bool static_set;   /* the slots are the layers' own: who is there leaves for one of his layer only */
-    uint64_t closures; /* how often a layer closed, or opened again */
+    bool static_set;   /* each layer has its own slots: an expert is evicted only for one of its layer */
+    uint64_t closures; /* how often a layer became complete or incomplete */
     int64_t entries;
     mo_daddr map;     /* mo_daddr[entries] on the device */
-    mo_daddr *mirror; /* what the map holds, or will after the switch */
+    mo_daddr *mirror; /* contents of the map, after the next switch */
     map_stage stages[MAP_STAGES];
-    uint64_t switches; /* that sent something */
-    int64_t *changed;  /* [entries] entries to be sent, each once */
+    uint64_t switches; /* number of switches that sent something */
+    int64_t *changed;  /* [entries] entries to send, each once */
     uint8_t *marked;   /* [entries] */
-    uint8_t *stays;    /* [entries] who is not evicted once he is there */
+    uint8_t *stays;    /* [entries] not evicted once it has arrived */
     int32_t staying[MO_VRAM_CLASSES];
     int64_t changes;
 };
@@ -82,7 +83,7 @@ static mo_status sort_layers(mo_vram *v, const mo_vram_layer *layers, mo_error *
     return MO_OK;
 }
 
-/* Slots as the layers ask for them. */
+/* Adds up the slots that the layers request. */
 static void sum_slots(mo_vram *v, const mo_vram_layer *layers)
 {
     for (int i = 0; i < v->layer_count; i++) {
@@ -132,7 +133,7 @@ static mo_status open_map(mo_vram *v, mo_error *err)
     if (!v->mirror || !v->changed || !v->marked || !v->stays) {
         return mo_fail(err, MO_ENOMEM, "out of memory for the map of the device's experts");
     }
-    for (int64_t i = 0; i < v->entries; i++) { /* all of it is sent by the first switch */
+    for (int64_t i = 0; i < v->entries; i++) { /* the first switch sends all of it */
         v->changed[v->changes++] = i;
         v->marked[i] = 1;
     }
@@ -202,7 +203,7 @@ void mo_vram_close(mo_vram *v)
 
 static const layer_map *layer_at(const mo_vram *v, int layer, int expert)
 {
-    (void)expert; /* in a build without assertions */
+    (void)expert; /* unused in a build without assertions */
     assert(layer >= 0 && layer < v->layer_count && expert >= 0 && expert < v->layers[layer].experts);
     return &v->layers[layer];
 }
@@ -293,7 +294,7 @@ static void set_entry(mo_vram *v, int layer, int expert, mo_daddr address)
     }
 }
 
-/* A expert that is known by its class and number has left. */
+/* Clears the entry of an evicted expert, given its class and its index there. */
 static void clear_entry(mo_vram *v, int of, int32_t expert_id)
 {
     for (int i = 0; i < v->layer_count; i++) {
@@ -361,7 +362,7 @@ void mo_vram_unpin(mo_vram *v, int layer, int expert)
 
 /* ---- The map ---- */
 
-/* More changes than this are sent as one copy of the whole map. */
+/* More changes than this are sent as a copy of the whole map. */
 enum { SINGLE_CHANGES = 8 };
 
 static mo_status send_changes(const mo_vram *v, const map_stage *s, mo_dstream *stream, mo_error *err)
@@ -390,11 +391,11 @@ mo_status mo_vram_switch(mo_vram *v, mo_dstream *stream, mo_error *err)
     if (status == MO_OK) {
         s->used = false;
         status = send_changes(v, s, stream, err);
-        const mo_status recorded = mo_event_record(s->sent, stream, err); /* some may have been sent */
+        const mo_status recorded = mo_event_record(s->sent, stream, err); /* a part may have been sent */
         s->used = recorded == MO_OK;
         status = status == MO_OK ? recorded : status;
     }
-    if (status != MO_OK) { /* all of them once more, the next time */
+    if (status != MO_OK) { /* the next call sends all of them again */
         return status;
     }
     for (int64_t i = 0; i < v->changes; i++) {

@@ -13,20 +13,20 @@ static const char magic[8] = {'M', 'O', 'W', 'A', 'R', 'M', 0, 0};
 
 enum {
     FORMAT = 2,
-    READ_BYTES = 32 << 20, /* of one read, which several readers serve in pieces */
-    PIECE_BYTES = 4 << 20, /* larger ones than experts want: the first is not waited for */
-    AHEAD = 4,             /* reads under way: the disk goes on while sums are checked */
+    READ_BYTES = 32 << 20, /* bytes of one read, which several readers serve in pieces */
+    PIECE_BYTES = 4 << 20, /* larger than pieces for experts: nothing waits for the first one */
+    AHEAD = 4,             /* reads in flight: the disk keeps working while checksums are verified */
     PARTS_MAX = 1 << 16,
 };
 
-/* At the beginning, as it is in memory: such files do not leave their machine. Then the model's files, then the
- * experts in the order of their slots; slots follow at multiples of MO_DISK_ALIGN. */
+/* Begins the file, in memory layout: such files do not leave their machine. The list of the model's files
+ * follows, then the experts in slot order, then the slots at multiples of MO_DISK_ALIGN. */
 typedef struct head {
     char magic[8];
     uint32_t format, byte_order; /* 1 */
-    uint64_t sum;                /* of the table's bytes, this field as 0 */
+    uint64_t sum;                /* checksum of the table, with this field 0 */
     uint64_t fingerprint;
-    uint64_t table_bytes; /* with this head, padded */
+    uint64_t table_bytes; /* including this head, padded */
     uint64_t file_bytes;
     uint32_t parts, experts;
 } head;
@@ -37,7 +37,7 @@ typedef struct part {
 
 typedef struct entry {
     int32_t layer, expert;
-    int64_t bytes; /* 0: it was in VRAM, and the file has its name alone */
+    int64_t bytes; /* 0: it was in VRAM, and the file only names it */
     uint64_t at, sum;
 } entry;
 
@@ -63,8 +63,9 @@ static uint64_t mix(uint64_t h, uint64_t word)
     return h << 29 | h >> 35;
 }
 
-/* Of a multiple of 64 bytes. Sums and sums of sums, as Fletcher's, in eight lanes: as fast as memory, and what a disk
- * or a killed writer does to a file shows. No match for malice, which could change the model just as well. */
+/* Checksum of a multiple of 64 bytes: sums and sums of sums, like Fletcher's, in eight lanes. It is as fast
+ * as memory, and detects damage by a disk or by a killed writer. It does not protect against an attacker, who
+ * could change the model just as well. */
 static uint64_t sum_of(const uint8_t *bytes, uint64_t count)
 {
     uint64_t one[8] = {1, 2, 3, 4, 5, 6, 7, 8}, two[8] = {0}, words[8], h = count;
@@ -121,7 +122,7 @@ static uint32_t count_resident(const mo_store *store)
     return count;
 }
 
-/* Lists the resident experts with their sums, then those of VRAM. */
+/* Lists the resident experts with their checksums, then those of VRAM. */
 static void fill_entries(const mo_store *store, const mo_store_request *vram, int32_t count, table *t)
 {
     const mo_expert_table *b = mo_store_experts(store);
@@ -195,7 +196,7 @@ mo_status mo_warm_save(mo_store *store, uint64_t fingerprint, const char *path, 
     *report = (mo_warm_report){0};
     mo_store_settle(store);
     mo_status status = make_table(store, fingerprint, path, vram, count, &t, err);
-    if (status == MO_OK && t.head) { /* the one says the other */
+    if (status == MO_OK && t.head) { /* always true here; for the analyzer */
         status = mo_output_create(path, t.head->file_bytes, &output, err);
     }
     if (status == MO_OK && output) {
@@ -241,7 +242,7 @@ static mo_status check_owner(const mo_store *store, uint64_t fingerprint, const 
     return MO_OK;
 }
 
-/* Every entry names an expert, with the bytes of its slot, inside the file. */
+/* True if every entry names an expert, has the bytes of its slot, and is inside the file. */
 static bool entries_fit(const mo_store *store, const table *t)
 {
     const mo_expert_table *b = mo_store_experts(store);
@@ -278,7 +279,7 @@ static mo_status read_table(const mo_store *store, uint64_t fingerprint, const c
     const uint32_t most = 2 * (uint32_t)mo_store_experts(store)->expert_count; /* in RAM, and in VRAM */
     if (h.parts > PARTS_MAX || h.experts > most || h.table_bytes != table_bytes(h.parts, h.experts) ||
         h.file_bytes != file_bytes || h.table_bytes > file_bytes) {
-        /* Too many experts may as well be another model's. */
+        /* Too many experts may also mean another model. */
         status = h.fingerprint != fingerprint
                      ? check_owner(store, fingerprint, path, &(table){.head = &h}, err)
                      : is_damaged(path, err);
@@ -306,10 +307,10 @@ static mo_status read_table(const mo_store *store, uint64_t fingerprint, const c
 
 /* ---- Loading ---- */
 
-/* Slots that are one behind the other in memory and in the file. */
+/* Slots that are consecutive in memory and in the file. */
 typedef struct run {
     mo_read read;
-    uint32_t first, count; /* entries */
+    uint32_t first, count; /* range of entries */
 } run;
 
 typedef struct loading {
@@ -321,7 +322,7 @@ typedef struct loading {
     uint32_t run_count;
 } loading;
 
-/* Read as the model's files are, if this file's disk can. */
+/* Opens the file with the I/O method of the model's files, if its disk supports that. */
 static mo_status open_disk(const mo_store *store, const char *path, mo_disk **out, mo_error *err)
 {
     const mo_disk *model = mo_store_disk(store);
@@ -339,7 +340,7 @@ static int32_t expert_of(const loading *l, uint32_t index)
                               l->table->entries[index].expert);
 }
 
-/* The names of the file, VRAM's first. */
+/* Lists the experts named in the file, VRAM's first. */
 static mo_status list_order(const loading *l, mo_store_request **order, int32_t *count, mo_error *err)
 {
     const uint32_t experts = l->table->head->experts;
@@ -367,7 +368,8 @@ static mo_status list_order(const loading *l, mo_store_request **order, int32_t 
     return MO_OK;
 }
 
-/* Takes slots for the experts and joins neighbours to runs. What finds no slot is left; what goes through RAM to a device needs some. */
+/* Assigns slots to the experts and joins neighbours into runs. Experts without a slot are skipped. passing: a
+ * quarter of the slots stays free for experts on their way through RAM to a device. */
 static mo_status plan_runs(loading *l, bool passing, mo_error *err)
 {
     const uint32_t experts = l->table->head->experts;
@@ -407,7 +409,7 @@ static mo_status plan_runs(loading *l, bool passing, mo_error *err)
     return MO_OK;
 }
 
-/* Waits for a run and gives its experts to the store; those that are not as they were written are dropped. */
+/* Waits for a run and passes its experts to the store. Experts with a wrong checksum are dropped. */
 static mo_status receive(loading *l, const run *r, bool good, mo_warm_report *report, mo_error *err)
 {
     mo_status status = MO_OK;

@@ -1,26 +1,28 @@
-/* Warm-start files: a copy of what was in RAM when a model was closed, one slot behind the other, so that the next
- * start reads it in one sequential pass; and the list of what only a device had, which the next start reads from the model. A copy holds weights, and a fingerprint does not cover those: it belongs to
- * files of the same sizes and times of change, and every slot has its own checksum. It is replaced whole or not at
- * all, and never needed for a right result. */
+/* Warm-start files: a copy of the slots that were in RAM when a model was closed, stored consecutively so
+ * that the next start reads it in one sequential pass; and a list of the experts that only a device had,
+ * which the next start reads from the model. The copy holds weights, which a fingerprint does not cover. So
+ * the file is valid only for model files with the same sizes and modification times, and every slot has a
+ * checksum. It is replaced atomically, and results never depend on it. */
 #ifndef MO_EXPERTS_WARM_H
 #define MO_EXPERTS_WARM_H
 
 #include "experts/store.h"
 
 typedef struct mo_warm_report {
-    int32_t experts; /* brought in, or written */
-    int64_t bytes;   /* of their slots */
+    int32_t experts; /* loaded or written */
+    int64_t bytes;   /* total size of their slots */
     int64_t time_ns;
 } mo_warm_report;
 
-/* Copies the resident experts to `path`, and the list of those in VRAM (count 0: none). Their files must not have changed since the store was opened. Between
- * passes. On failure an older file is untouched. */
+/* Writes the resident experts to `path`, and the list of those in VRAM (count 0: none). The model files must
+ * be unchanged since the store was opened. Call it between passes. On failure an older file is unchanged. */
 mo_status mo_warm_save(mo_store *store, uint64_t fingerprint, const char *path, const mo_store_request *vram,
                        int32_t count, mo_warm_report *report, mo_error *err);
 
-/* Brings in what the file holds, as far as there are free slots. Where it lists experts of VRAM, *order gets these (hits 2) and then
- * RAM's (hits 1), to be freed, and a quarter of the slots stays free for their way; otherwise NULL. MO_ENOENT: there is none. MO_EFORMAT: it is
- * damaged, stale or of another model; what was good so far stays in its slots. MO_ECANCELLED when progress said so. */
+/* Loads the file's experts as far as slots are free. If it lists experts of VRAM, *order gets these (hits 2)
+ * and then RAM's (hits 1), to be freed, and a quarter of the slots stays free for loading them; otherwise
+ * *order is NULL. MO_ENOENT: no file. MO_EFORMAT: damaged, stale or of another model; valid slots before the
+ * error are kept. MO_ECANCELLED: progress cancelled. */
 mo_status mo_warm_load(mo_store *store, uint64_t fingerprint, const char *path, mo_progress_fn progress,
                        void *user, mo_store_request **order, int32_t *count, mo_warm_report *report,
                        mo_error *err);

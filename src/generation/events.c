@@ -9,32 +9,32 @@
 
 enum { CALL_ID = 64 };
 
-/* An event in the queue: its texts are in `bytes`, its tokens in `told`. */
+/* A queued event: its texts are in `bytes`, its tokens in `told`. */
 typedef struct queued {
     mo_generation_event event;
-    size_t text, id; /* where they begin */
+    size_t text, id; /* offsets of the texts */
     size_t tokens;
 } queued;
 
 struct mo_events {
     mo_stream *stream; /* raw */
-    mo_reply *reply;   /* otherwise; neither: no vocabulary */
-    mo_stop *stop;     /* NULL: no strings */
-    int met;           /* index of the stop string that came; -1: none */
+    mo_reply *reply;   /* if not raw; neither: no vocabulary */
+    mo_stop *stop;     /* NULL: no stop strings */
+    int met;           /* index of the stop string found; -1: none */
     mo_end end;
     mo_error error; /* of the end */
     int64_t tokens, thoughts, budget;
     char (*ids)[CALL_ID];
     size_t id_count, id_space;
-    mo_sampled *waiting; /* tokens that no event has carried yet */
+    mo_sampled *waiting; /* tokens that no event has reported yet */
     size_t waiting_count, waiting_space;
-    /* The events that were not taken. All begins anew when the last has been. */
+    /* Events that were not taken. The buffers are reset when the last one has been taken. */
     queued *queue;
     size_t first, count, space;
     mo_bytes bytes;
     mo_sampled *told;
     size_t told_count, told_space;
-    mo_generation_token *out; /* the tokens of the event that was taken */
+    mo_generation_token *out; /* the tokens of the event taken last */
     size_t out_space;
 };
 
@@ -54,7 +54,7 @@ mo_status mo_events_open(const mo_model *model, const mo_generation_settings *se
     }
     a->met = -1;
     a->budget = set->thought_tokens;
-    if (set->raw || !set->has_vocabulary) { /* a model without a vocabulary has tokens, but no text */
+    if (set->raw || !set->has_vocabulary) { /* without a vocabulary there are tokens but no text */
         status = mo_stream_open(model, &a->stream, err);
         status = status == MO_EUNSUPPORTED && !set->stop_count ? MO_OK : status;
     } else {
@@ -99,7 +99,7 @@ static size_t add_bytes(mo_events *a, mo_text text)
     return at;
 }
 
-/* Queues the event with the tokens that wait. */
+/* Queues the event with the pending tokens. */
 static mo_status tell(mo_events *a, const mo_generation_event *event, mo_error *err)
 {
     if (!mo_array_reserve(&a->queue, &a->space, a->count + 1, sizeof *a->queue) ||
@@ -167,7 +167,7 @@ static mo_status tell_text(mo_events *a, mo_text text, mo_error *err)
                : status;
 }
 
-/* Something other than text follows, or nothing: what may have become a stop string does not. */
+/* Text ends here: a possible beginning of a stop string is released. */
 static mo_status release_text(mo_events *a, mo_error *err)
 {
     mo_text text = {0};
@@ -214,7 +214,7 @@ static mo_status tell_piece(mo_events *a, const mo_piece *piece, mo_error *err)
     return status == MO_OK ? tell(a, &event, err) : status;
 }
 
-/* A token's text, or (NULL) what is left at the end. cut: the model has not ended the answer. */
+/* Parses a token's text, or (NULL) the pending text at the end. cut: the model has not ended the answer. */
 static mo_status parse(mo_events *a, const int32_t *token, bool cut, mo_error *err)
 {
     mo_piece one = {.kind = MO_PIECE_TEXT};
@@ -262,7 +262,7 @@ mo_status mo_events_put(mo_events *a, const mo_sampled *token, mo_error *err)
     if (token->ends) {
         return MO_OK;
     }
-    if (!a->reply && !a->stream) { /* the token is all there is to tell */
+    if (!a->reply && !a->stream) { /* there is nothing but the token to report */
         return tell(a, &(mo_generation_event){.kind = MO_EVENT_TEXT, .call = -1, .stop = -1}, err);
     }
     const mo_status status = parse(a, &token->id, false, err);

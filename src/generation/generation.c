@@ -12,7 +12,7 @@
 
 /* ---- Opening ---------------------------------------------------------------------------------- */
 
-/* The grammar as the prompt needs it: one that has begun a thought has another. */
+/* Compiles the grammar for the prompt: a prompt that has begun a thought needs another one. */
 static mo_status want_grammar(mo_generation *g, bool in_thought, mo_error *err)
 {
     mo_grammar *fresh;
@@ -28,7 +28,7 @@ static mo_status want_grammar(mo_generation *g, bool in_thought, mo_error *err)
     return status;
 }
 
-/* An answer that has got nothing yet. */
+/* Opens the parser for a new answer. */
 static mo_status want_events(mo_generation *g, bool in_thought, mo_error *err)
 {
     mo_events *fresh;
@@ -45,7 +45,7 @@ static mo_status want_events(mo_generation *g, bool in_thought, mo_error *err)
     return status;
 }
 
-/* Where the model was opened with speculative decoding. */
+/* If the model was opened with speculative decoding. */
 static mo_status open_drafting(mo_generation *g, const mo_generation_extra *extra, mo_error *err)
 {
     const mo_generation_settings *set = &g->set;
@@ -106,7 +106,7 @@ mo_status mo_generation_open(mo_model *model, const mo_generation_options *optio
     return mo_generation_open_with(model, options, NULL, out, err);
 }
 
-/* The constraint is not used by the thread of masks any more. */
+/* Closes the constraint after the mask thread has released it. */
 static void drop_constraint(mo_generation *g)
 {
     if (g->constraint) {
@@ -172,7 +172,7 @@ void mo_generation_close(mo_generation *g)
 
 /* ---- Prompts ---------------------------------------------------------------------------------- */
 
-/* Sampled tokens that have space before any is sampled: as far as whoever drains a server's answers may be behind. */
+/* Initial space for sampled tokens: as far as a server's draining side may be behind. */
 enum { LIST = 40 + MO_DRAFTS_MAX };
 
 static mo_status check_prompt(const mo_generation *g, const mo_session *session, const int32_t *tokens,
@@ -200,7 +200,7 @@ static mo_status check_prompt(const mo_generation *g, const mo_session *session,
     return MO_OK;
 }
 
-/* The tokens that the session need not be given again; the last one always is. */
+/* Number of tokens that the session already has; the last one is always fed. */
 static int64_t common_tokens(const mo_session *session, const int32_t *tokens, int64_t count)
 {
     int64_t common = 0;
@@ -211,7 +211,7 @@ static int64_t common_tokens(const mo_session *session, const int32_t *tokens, i
     return common;
 }
 
-/* What chooses tokens. */
+/* Opens the sampler and the constraint. */
 static mo_status want_sampler(mo_generation *g, mo_error *err)
 {
     mo_grammar *grammar = g->set.compiled ? g->set.compiled : g->grammar;
@@ -295,7 +295,7 @@ void mo_generation_cancel(mo_generation *g)
     }
 }
 
-/* ---- From one side to the other --------------------------------------------------------------- */
+/* ---- Between the sides ------------------------------------------------------------------------- */
 
 void mo_generation_finish(mo_generation *g, mo_end end, const mo_error *why)
 {
@@ -306,7 +306,7 @@ void mo_generation_finish(mo_generation *g, mo_end end, const mo_error *why)
     drop_constraint(g);
     mo_session *session = atomic_load(&g->session);
     if (session) {
-        mo_session_clear_cancel(session); /* whose cancel was this generation's */
+        mo_session_clear_cancel(session); /* its cancel was this generation's */
     }
     pthread_mutex_lock(&g->lock);
     g->list_end = end;
@@ -322,7 +322,7 @@ bool mo_generation_append(mo_generation *g, const mo_sampled *token)
     const bool ok = mo_array_reserve(&g->list, &g->list_space, g->list_count + 1, sizeof *g->list);
     if (ok) {
         g->list[g->list_count++] = *token;
-        g->tokens[g->count++] = token->id; /* the session's context and one more have space */
+        g->tokens[g->count++] = token->id; /* there is space for the session's context and one more */
         g->generated++;
     }
     pthread_mutex_unlock(&g->lock);
@@ -331,7 +331,7 @@ bool mo_generation_append(mo_generation *g, const mo_sampled *token)
 
 /* ---- Events ----------------------------------------------------------------------------------- */
 
-/* Takes what was sampled since. The end that follows it; MO_END_NONE: not yet. */
+/* Takes the tokens sampled meanwhile. Returns the end after them; MO_END_NONE: not yet. */
 static mo_end take_list(mo_generation *g, mo_error *why)
 {
     mo_sampled *const taken = g->taken;
@@ -378,7 +378,8 @@ bool mo_generation_take_event(mo_generation *g, mo_generation_event *out, size_t
 {
     mo_generation_event event = {0};
     bool found = g->events && mo_events_take(g->events, &event);
-    if (!found && g->failure.status != MO_OK && !g->end_told) { /* there was no memory to tell it as usual */
+    /* there was no memory to report it as usual */
+    if (!found && g->failure.status != MO_OK && !g->end_told) {
         event = (mo_generation_event){.kind = MO_EVENT_END,
                                       .text = {"", 0},
                                       .id = {"", 0},
@@ -409,7 +410,7 @@ bool mo_generation_next(mo_generation *g, mo_generation_event *out, size_t size)
     return true;
 }
 
-/* ---- What it is ------------------------------------------------------------------------------- */
+/* ---- Description ------------------------------------------------------------------------------ */
 
 void mo_generation_describe(const mo_generation *g, mo_generation_info *out, size_t size)
 {
@@ -459,7 +460,7 @@ void mo_generation_count(const mo_generation *g, int64_t *tokens, int64_t *thoug
 
 const int32_t *mo_generation_parsed(const mo_generation *g, int64_t *count)
 {
-    *count = g->prompt + mo_events_tokens(g->events); /* the other side writes behind these */
+    *count = g->prompt + mo_events_tokens(g->events); /* the other side writes after these */
     return g->tokens;
 }
 

@@ -1,6 +1,6 @@
-/* Save: a generation with its session's state as bytes, and from bytes: a header, the options and tokens as JSON, a snapshot, and pixels of
- * pictures. Grammar, stop strings and parser are brought to where they were by the answer's tokens. Numbers of other types than int64 are stored by their
- * bits, so that every value comes back as it was. */
+/* Save: a generation with its session's state as bytes, and back: a header, the options and tokens as JSON, a
+ * snapshot, and pixels of pictures. The answer's tokens restore the state of grammar, stop strings and
+ * parser. Numbers of other types than int64 are stored by their bits, so that all values are exact. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@
 
 typedef struct header {
     char magic[8];
-    uint64_t text_bytes, snapshot_bytes; /* the second with the pixels */
-    uint64_t hash;                       /* of what follows */
+    uint64_t text_bytes, snapshot_bytes; /* the second includes the pixels */
+    uint64_t hash;                       /* of the data after the header */
 } header;
 
 static const char magic[8] = {'M', 'O', 'G', 'E', 'N', '0', '0', '1'};
@@ -96,7 +96,7 @@ static json_t *sampling_json(const mo_generation *g)
     return root;
 }
 
-/* A token that no event has carried: what is known of it. */
+/* A token that no event has reported. */
 static json_t *sampled_json(const mo_sampled *t)
 {
     json_t *top = json_array();
@@ -162,7 +162,7 @@ static json_t *generation_json(const mo_generation *g)
         "pictures", mo_saved_pictures_json(g));
 }
 
-/* Has every event been taken? */
+/* True if every event has been taken. */
 static bool is_drained(mo_generation *g)
 {
     mo_generation_event event;
@@ -195,7 +195,7 @@ static mo_status join(const mo_generation *g, const char *text, const uint8_t *s
 
 mo_status mo_generation_save(const mo_generation *generation, uint8_t **bytes, size_t *size, mo_error *err)
 {
-    mo_generation *g = (mo_generation *)generation; /* events that are looked for are not taken */
+    mo_generation *g = (mo_generation *)generation; /* looking at events does not take them */
     mo_snapshot *snapshot = NULL;
     uint8_t *state = NULL;
     size_t state_bytes = 0;
@@ -260,7 +260,7 @@ static mo_status damaged(mo_error *err)
     return mo_fail(err, MO_EFORMAT, "the saved generation is damaged, or not one");
 }
 
-/* The parts of the bytes, checked. */
+/* Splits the bytes into validated parts. */
 static mo_status split(const uint8_t *bytes, size_t size, json_t **root, const uint8_t **snapshot,
                        size_t *snapshot_bytes, mo_error *err)
 {
@@ -288,7 +288,7 @@ static mo_status split(const uint8_t *bytes, size_t size, json_t **root, const u
     return status;
 }
 
-/* The lists of the options that were saved. */
+/* The lists of the saved options. */
 typedef struct lists {
     mo_logit_bias *bias;
     const char **stop, **breakers;
@@ -326,7 +326,7 @@ static void sampling_of(const json_t *s, mo_generation_options *o)
     o->samplers = json_string_value(json_object_get(s, "samplers"));
 }
 
-/* Of speculative decoding; files of versions before it have none. */
+/* Options of speculative decoding; older files have none. */
 static bool drafts_of(const json_t *drafts, mo_generation_options *o, lists *l)
 {
     const json_t *prediction = json_object_get(drafts, "prediction");
@@ -344,7 +344,7 @@ static bool drafts_of(const json_t *drafts, mo_generation_options *o, lists *l)
     return l->prediction != NULL;
 }
 
-/* The options as they were given; lists_free() their lists. */
+/* The original options; lists_free() frees their lists. */
 static bool options_of(const json_t *root, mo_generation_options *o, lists *l)
 {
     const json_t *s = json_object_get(root, "sampling"), *biases = json_object_get(s, "bias");
@@ -387,7 +387,7 @@ static mo_status check_model(const mo_model *model, const json_t *root, mo_error
     return MO_OK;
 }
 
-/* What is known of tokens that no event has carried. */
+/* Restores tokens that no event has reported. */
 static void restore_waiting(mo_events *events, const json_t *array)
 {
     size_t count;
@@ -404,7 +404,7 @@ static void restore_waiting(mo_events *events, const json_t *array)
     }
 }
 
-/* Goes through the answer so far: constraint and parser end where they were. */
+/* Replays the answer so far through constraint and parser. */
 static mo_status replay(mo_generation *g, const int32_t *tokens, int64_t count, const json_t *root,
                         mo_error *err)
 {
@@ -444,7 +444,7 @@ static int32_t *tokens_of(const mo_model *model, const mo_session *session, cons
 {
     const json_t *array = json_object_get(root, "tokens");
     const bool pictures =
-        json_is_object(json_object_get(root, "pictures")); /* whose rows are numbers below 0 */
+        json_is_object(json_object_get(root, "pictures")); /* their rows are numbers below 0 */
     const int64_t prompt = whole_of(root, "prompt"), held = whole_of(root, "held");
     *count = (int64_t)json_array_size(array);
     if (*count < 1 || prompt < 1 || prompt > *count || held < 0 || held > *count) {

@@ -61,7 +61,7 @@ void mo_generation_options_init(mo_generation_options *options, size_t size)
 
 /* ---- Sampling --------------------------------------------------------------------------------- */
 
-/* Takes what the caller has set. */
+/* Copies the values that the caller has set. */
 static void take_field(const mo_sampling_field *f, const mo_generation_options *o, mo_sampler_options *s)
 {
     float real;
@@ -88,7 +88,7 @@ static uint64_t random_seed(void)
     return seed;
 }
 
-/* What the options say, over what *s is. */
+/* Applies the options to *s. */
 static void take_sampling(const mo_generation_options *o, mo_sampler_options *s)
 {
     for (int i = 0; i < MO_SAMPLING_FIELDS; i++) {
@@ -110,7 +110,7 @@ void mo_generation_options_recommend(const mo_model *model, mo_generation_option
     }
 }
 
-/* What the caller says over what the file recommends over what is usual. */
+/* The caller's options override the file's recommendations, which override the defaults. */
 static mo_sampler_options sampling_of(const mo_model *model, const mo_generation_options *o, int choice)
 {
     mo_sampler_options s = mo_sampler_options_default();
@@ -120,7 +120,8 @@ static mo_sampler_options sampling_of(const mo_model *model, const mo_generation
     return s;
 }
 
-/* The caller's biases, and those that forbid the tokens which the vocabulary suppresses, except where the caller names them. */
+/* Collects the caller's biases, and biases that forbid the vocabulary's suppressed tokens unless the caller
+ * names them. */
 static bool collect_bias(const mo_model *model, const mo_generation_options *o, mo_generation_settings *set)
 {
     size_t forbidden;
@@ -137,7 +138,7 @@ static bool collect_bias(const mo_model *model, const mo_generation_options *o, 
     size_t count = set->own_bias = o->bias_count;
     for (size_t i = 0; i < set->own_bias; i++) {
         const int32_t token = set->bias[i].token;
-        if (token >= 0 && token < set->vocab) { /* others are refused later */
+        if (token >= 0 && token < set->vocab) { /* others are rejected later */
             named[token / 8] |= (uint8_t)(1U << token % 8);
         }
     }
@@ -160,7 +161,7 @@ static bool copy_text(const char *text, char **out)
     return !text || *out;
 }
 
-/* Copies a list of texts; *copied counts those that are there. */
+/* Copies a list of texts; *copied counts the copies. */
 static bool copy_list(const char *const *list, size_t count, char ***out, size_t *copied)
 {
     *out = calloc(count + 1, sizeof **out);
@@ -300,8 +301,8 @@ static mo_status check_prediction(const mo_generation_settings *set, mo_error *e
     return MO_OK;
 }
 
-/* Marks the tokens that no repetition goes across: those with a breaker in them; of a breaker that no token has, the last token of
- * its text. */
+/* Marks the tokens that end a repetition: those that contain a breaker; if no token contains it, the last
+ * token of its text. */
 static mo_status find_breakers(const mo_model *model, mo_generation_settings *set, mo_error *err)
 {
     if (!(set->sampler.dry_multiplier > 0.0f)) {
@@ -336,7 +337,7 @@ static mo_status find_breakers(const mo_model *model, mo_generation_settings *se
     return MO_OK;
 }
 
-/* Is what would be parsed later valid? */
+/* Validates texts that are parsed later. */
 static mo_status try_texts(const mo_generation_settings *set, mo_error *err)
 {
     mo_stop *stop = NULL;

@@ -1,4 +1,4 @@
-/* Step: the next tokens of generations that share the model's steps. */
+/* Step: computes the next tokens of generations in shared steps of the model. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 enum {
     LIST_MAX = 256,
-    WAIT_NS = 20000000, /* how often a wait for a mask looks whether it was cancelled */
+    WAIT_NS = 20000000, /* interval for checking a cancel while waiting for a mask */
 };
 
 /* ---- One step --------------------------------------------------------------------------------- */
@@ -23,8 +23,8 @@ static bool in_prompt(const mo_generation *g)
     return g->held < g->prompt;
 }
 
-/* A model that may not think at all, and whose prompt may have begun a thought, does not sample at the prompt's end: see
- * mo_generation_end_thought(). */
+/* A model that must not think, and whose prompt may have begun a thought, does not sample at the end of the
+ * prompt: see mo_generation_end_thought(). */
 static bool samples_later(const mo_generation *g)
 {
     return in_prompt(g) && g->set.thought_tokens == 0;
@@ -52,7 +52,7 @@ static void on_routes(void *user, int layer, int64_t position, const int32_t *id
 
 static bool accept(void *user, const mo_feed_report *picked);
 
-/* Tokens that can be sampled until something outside of the step must be looked at. */
+/* Tokens that may be sampled before something outside the step must be checked. */
 static int64_t draft_limit(const mo_generation *g)
 {
     int64_t most = g->context - g->count;
@@ -61,12 +61,12 @@ static int64_t draft_limit(const mo_generation *g)
     }
     if (g->set.thought_tokens >= 0 && !g->settles && g->set.thought_tokens - g->generated - 1 < most) {
         most =
-            g->set.thought_tokens - g->generated - 1; /* then what was parsed says whether a thought ends */
+            g->set.thought_tokens - g->generated - 1; /* then the parsed text shows whether a thought ends */
     }
     return most > 0 ? most : 0;
 }
 
-/* Does the step have one new token of every sequence, as steps that are compared by their times? */
+/* True if the step has one new token per sequence, like the steps whose times are compared. */
 static bool is_decoding(const mo_generation_part *parts, const mo_feed *feeds, int count)
 {
     bool all = count > 0 && parts->generation->model->engine->drafts.most > 0;
@@ -76,7 +76,7 @@ static bool is_decoding(const mo_generation_part *parts, const mo_feed *feeds, i
     return all;
 }
 
-/* An MTP head or a draft model makes the guesses that are its business. */
+/* Lets an MTP head or a draft model draft, where it is the chosen source. */
 static void ask_head(mo_generation_part *parts, mo_depth_wish *wishes, const int *of, int used, int count)
 {
     mo_head_wish asked[MO_DEPTH_TOGETHER];
@@ -124,7 +124,7 @@ static void guess(mo_generation_part *parts, mo_feed *feeds, int count)
         mo_generation *g = parts[i].generation;
         const bool may = g->drafting && !parts[i].routes && g->generated > 0;
         const mo_session *s = atomic_load(&g->session);
-        const bool head = s->follows && !s->state.anew; /* of a text that was replaced it knows nothing yet */
+        const bool head = s->follows && !s->state.anew; /* it knows nothing about replaced text yet */
         if (may && mo_drafting_look(g->drafting, &model->times, g->tokens, g->count, draft_limit(g), head,
                                     &wishes[used])) {
             of[used++] = i;
@@ -138,7 +138,7 @@ static void guess(mo_generation_part *parts, mo_feed *feeds, int count)
     }
 }
 
-/* What such a step took, by what it had. */
+/* Records the time of such a step by its contents. */
 static void learn_time(const mo_generation_part *parts, const mo_feed *feeds, int count, int64_t ns)
 {
     int64_t drafts = 0, accepted = 0;
@@ -154,7 +154,8 @@ static void learn_time(const mo_generation_part *parts, const mo_feed *feeds, in
     }
 }
 
-/* Where a piece of `piece` tokens ends: not within a picture but before it, unless the piece begins with it. */
+/* End of a piece of `piece` tokens: before a picture rather than within it, unless the piece begins with the
+ * picture. */
 static int64_t end_of_piece(const mo_generation *g, int64_t piece)
 {
     const mo_image_place *p = mo_image_list_find(&g->places, g->held + piece);
@@ -174,7 +175,7 @@ mo_image *mo_generation_picture(const mo_generation *g)
     return NULL;
 }
 
-/* The pictures among the first `count` tokens. */
+/* Number of pictures among the first `count` tokens. */
 static int images_of(const mo_generation *g, int64_t count)
 {
     int n = 0;
@@ -184,7 +185,7 @@ static int images_of(const mo_generation *g, int64_t count)
     return n;
 }
 
-/* What the part feeds. */
+/* The feed of a part. */
 static mo_feed feed_of(mo_generation *g, mo_generation_part *part, mo_mask_patience *patience)
 {
     const int64_t rest = g->count - g->held;
@@ -194,7 +195,7 @@ static mo_feed feed_of(mo_generation *g, mo_generation_part *part, mo_mask_patie
     g->settles = part->settled;
     g->patience = patience;
     g->drawn = 0;
-    part->sampled = samples; /* so far */
+    part->sampled = samples; /* provisional */
     part->piece = count - g->held;
     return (mo_feed){.size = sizeof(mo_feed),
                      .session = atomic_load(&g->session),
@@ -220,7 +221,7 @@ static bool has_enough(const mo_generation *g)
     return g->set.max_tokens >= 0 && g->generated >= g->set.max_tokens;
 }
 
-/* A token that the step has sampled. */
+/* Records a sampled token. */
 static void take_token(mo_generation_part *part, const mo_feed_report *r, int64_t now)
 {
     mo_generation *g = part->generation;
@@ -230,7 +231,7 @@ static void take_token(mo_generation_part *part, const mo_feed_report *r, int64_
                         .logprob = r->logprob,
                         .top_count = r->top_count,
                         .time_ns = now};
-    if (r->top_count > 0) { /* else there may be no list */
+    if (r->top_count > 0) { /* otherwise there may be no list */
         memcpy(token.top, r->top, sizeof *token.top * (size_t)r->top_count);
     }
     part->sampled = mo_generation_append(g, &token);
@@ -250,7 +251,7 @@ static void take_token(mo_generation_part *part, const mo_feed_report *r, int64_
     }
 }
 
-/* Looks at the text that decides what comes next. True: the next token is not sampled as usual. */
+/* Checks the text that decides what follows. True: the next token is not sampled as usual. */
 static bool text_decides(mo_generation *g)
 {
     const int32_t *tokens;
@@ -264,7 +265,7 @@ static bool text_decides(mo_generation *g)
             mo_events_thought_end(g->events, &tokens) > 0);
 }
 
-/* A draft was sampled. False: what follows is not the step's business any more. */
+/* A draft was sampled. False: the step must end here. */
 static bool accept(void *user, const mo_feed_report *picked)
 {
     mo_generation *g = user;
@@ -280,7 +281,7 @@ static bool accept(void *user, const mo_feed_report *picked)
     return true;
 }
 
-/* What the step has brought. */
+/* Processes the results of the step. */
 static void take_result(mo_generation_part *part, int64_t now)
 {
     mo_generation *g = part->generation;
@@ -299,17 +300,18 @@ static void take_result(mo_generation_part *part, int64_t now)
     part->drafted = g->report.drafted;
     part->accepted = g->report.accepted;
     part->predicted = part->drafted && mo_drafting_predicted(g->drafting);
-    if (g->drafting && sampling) { /* tokens without drafts count too: trials come at intervals of tokens */
+    /* tokens without drafts count too: the intervals of trials are in tokens */
+    if (g->drafting && sampling) {
         mo_drafting_learn(g->drafting, &g->model->times, g->report.drafted, g->report.accepted);
     }
     if (g->set.max_tokens == 0 && g->held == g->count) {
         mo_generation_finish(g, MO_END_LENGTH, NULL);
-    } else if (sampling && !g->late && g->drawn == g->report.accepted) { /* else it has been taken */
+    } else if (sampling && !g->late && g->drawn == g->report.accepted) { /* otherwise it has been taken */
         take_token(part, &g->report, now);
     }
 }
 
-/* Space for the feeds of all of them. */
+/* Allocates the feeds of all generations. */
 static mo_status want_feeds(mo_generation *g, int count, mo_error *err)
 {
     if (!mo_array_reserve(&g->parts, &g->part_space, (size_t)count, sizeof *g->parts) ||
@@ -324,7 +326,7 @@ mo_status mo_generation_step_parts(mo_generation_part *parts, mo_feed *feeds, in
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, parts, feeds)
     mo_mask_patience patience = {0};
-    for (int i = 0; i < count; i++) { /* all before any is sampled with */
+    for (int i = 0; i < count; i++) { /* all before any sampling */
         mo_generation *g = parts[i].generation;
         if (g->wants_mask) {
             mo_mask_want(g->masks, &g->mask, g->constraint);
@@ -350,7 +352,7 @@ mo_status mo_generation_step_parts(mo_generation_part *parts, mo_feed *feeds, in
         fed |= parts[i].generation->report.error.status != MO_OK || parts[i].generation->report.computed > 0;
     }
     for (int i = 0; i < count; i++) {
-        if (!fed) { /* the list was refused: nothing has happened */
+        if (!fed) { /* the list was rejected: nothing has happened */
             parts[i].generation->report.error = *err;
         }
         take_result(&parts[i], now);
@@ -387,18 +389,18 @@ void mo_generation_end_thought(mo_generation *g)
     for (size_t i = 0; i < count && g->count < g->context - 1 && !has_enough(g); i++) {
         const mo_sampled token = {.id = tokens[i], .time_ns = mo_clock_ns()};
         if (g->constraint && mo_constraint_accept(g->constraint, token.id, NULL) != MO_OK) {
-            break; /* what the answer must look like does not let the thought end here */
+            break; /* the grammar does not allow the thought to end here */
         }
         if (!mo_generation_append(g, &token)) {
             break;
         }
     }
-    if (has_enough(g)) { /* these tokens count like any others */
+    if (has_enough(g)) { /* these tokens count like others */
         mo_generation_finish(g, MO_END_LENGTH, NULL);
     }
 }
 
-/* Whatever of its text decides what comes next: stop strings, and the end of thoughts. */
+/* Parses the text that decides what follows: stop strings, and the end of thoughts. */
 static void settle(mo_generation *g)
 {
     if (g->end == MO_END_NONE && (g->set.stop_count || g->set.thought_tokens >= 0)) {
@@ -440,7 +442,8 @@ static mo_status check_list(mo_generation *const *list, int count, mo_error *err
     return mo_engine_check_process(list[0]->model->engine, err);
 }
 
-/* Those that can be stepped now, in list[0]->parts; where all wait for their masks, until the first is ready. */
+/* Selects the generations that can be stepped now, in list[0]->parts; if all wait for masks, waits for the
+ * first one. */
 static int choose(mo_generation *const *list, int count, int running)
 {
     mo_generation_part *parts = list[0]->parts;
@@ -471,7 +474,7 @@ static int settle_all(mo_generation *const *list, int count)
     return running;
 }
 
-/* Steps the first parts. False: all of them waited for their masks. Errors are told by the generations' last events. */
+/* Steps the first parts. False: all waited for their masks. The generations' last events report errors. */
 static bool step_chosen(mo_generation *first, int used)
 {
     mo_error err;

@@ -1,7 +1,7 @@
-/* Ops of adapters: after a product, what they add to it. */
+/* Ops of adapters: the part they add after a product. */
 #include "gpu/ops.h"
 
-/* What the step's adapter has for the matrix; absent: nothing. */
+/* The adapter's matrices for this matrix; absent: none. */
 static mo_dlow low_of(const mo_gpu_ops *p, const mo_lora *lora, const mo_linear *linear, int64_t u_at)
 {
     const mo_gpu_adapters *all = p->adapters;
@@ -27,7 +27,8 @@ static mo_dlow low_of(const mo_gpu_ops *p, const mo_lora *lora, const mo_linear 
                      .factor = linear->factor};
 }
 
-/* Fills in the rest of `op`, whose u begins `row` rows into the common memory; false: the step's adapters have nothing for the matrix. */
+/* Fills in the rest of `op`, whose u begins at row `row` of the common memory; false: no adapter of the step
+ * changes the matrix. */
 static bool fill(mo_gpu_ops *p, const mo_linear *linear, int64_t row, mo_op_adapt *op)
 {
     const mo_adapting *a = p->adapting;
@@ -71,8 +72,8 @@ void mo_gpu_ops_adapt(mo_gpu_ops *p, const mo_linear *linear, mo_dacts in, mo_da
     mo_gpu_ops_adapt_rows(p, linear, &op);
 }
 
-/* Everything that reads the input comes first, then everything that adds: so a device can do the first with the product and the second
- * where the rows are taken. That wants space for what all of them make. */
+/* All ops that read the input come first, then all ops that add. So a device can do the first with the
+ * product, and the second when it reads the rows. This needs memory for all results. */
 void mo_gpu_ops_adapt_some(mo_gpu_ops *p, mo_dacts in, const mo_gpu_adapted *of, int count)
 {
     mo_op_adapt op[MO_OP_MATRICES];

@@ -7,7 +7,7 @@ int64_t mo_gpu_adapters_bytes(int64_t rows, int64_t ranks)
     return (rows * ranks * (int64_t)sizeof(float) + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;
 }
 
-/* Experts are found by their number, at equal distances: what was one tensor. */
+/* Experts are addressed by number at equal distances, so their matrices must come from one tensor. */
 static mo_status check_experts(const mo_lora *lora, mo_error *err)
 {
     for (int64_t i = 0; i < lora->count; i++) {
@@ -41,7 +41,7 @@ static mo_status take_space(mo_gpu_adapters *a, int64_t ranks, mo_error *err)
     return status;
 }
 
-/* Space for the results of adapters of these ranks; if that fails, the space as before. */
+/* Allocates memory for results of adapters with these ranks. On failure the previous memory is restored. */
 static mo_status make_space(mo_gpu_adapters *a, int64_t ranks, mo_error *err)
 {
     const int64_t before = a->u_stride;
@@ -92,7 +92,7 @@ void mo_gpu_adapters_remove(mo_gpu_adapters *a, const mo_lora *lora)
         if (a->list[i].lora == lora) {
             mo_gpu_memory_free(a->memory, a->list[i].memory, a->list[i].bytes);
             a->list[i] = a->list[--a->count];
-            make_space(a, ranks_of(a), NULL); /* of less */
+            make_space(a, ranks_of(a), NULL); /* less than before */
             return;
         }
     }

@@ -1,6 +1,6 @@
-/* Experts of a batch on the device, expert by expert: those in slots first, the others as they cross the link, each at
- * most once, window by window, filled in turn while earlier ones compute. A large batch uses nearly every
- * expert, so the windows run ahead into the next layer before its choice is known. */
+/* Experts of a batch on the device, expert by expert: those in slots first, the others as they arrive over
+ * the link, each at most once, window by window; windows are refilled while earlier ones compute. A large
+ * batch uses nearly all experts, so windows prefetch the next layer's experts before its choice is known. */
 #include "gpu/batch.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* ---- The order of a layer --------------------------------------------------------------------- */
 
-/* What is in slots. */
+/* Lists experts in slots. */
 static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, mo_gpu_order *o)
 {
     for (int e = 0; e < experts; e++) {
@@ -22,7 +22,7 @@ static void list_hot(const mo_gpu *gpu, int layer, int experts, int32_t *left, m
     o->hot = o->count;
 }
 
-/* What was sent ahead of the choice. */
+/* Lists experts that were prefetched before the choice. */
 static void list_sent(mo_gpu *gpu, int layer, int32_t *left, mo_gpu_order *o)
 {
     for (uint64_t at = gpu->experts.window_tail; at < gpu->experts.window_head; at++) {
@@ -42,7 +42,7 @@ static void list_sent(mo_gpu *gpu, int layer, int32_t *left, mo_gpu_order *o)
     o->sent = o->portions;
 }
 
-/* The rest goes into the windows that come next. */
+/* Assigns the rest to the next windows. */
 static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, mo_gpu_order *o)
 {
     mo_gpu_portion *p = NULL;
@@ -60,7 +60,7 @@ static void list_rest(const mo_gpu *gpu, int experts, int32_t *left, mo_gpu_orde
     }
 }
 
-/* Behind all others, so that their rows are in one piece. */
+/* Lists the CPU's experts after all others, so that their rows are contiguous. */
 static void list_shared(int experts, mo_gpu_order *o)
 {
     o->cpu_first = o->count;
@@ -71,7 +71,7 @@ static void list_shared(int experts, mo_gpu_order *o)
     }
 }
 
-/* Behind these, those of workers, one after the other: they answer row by row, expert by expert. */
+/* Then lists the workers' experts, worker by worker: they answer row by row, expert by expert. */
 static void list_claimed(const mo_gpu *gpu, int experts, mo_gpu_order *o)
 {
     o->claimed_first = o->count;
@@ -84,7 +84,7 @@ static void list_claimed(const mo_gpu *gpu, int experts, mo_gpu_order *o)
     }
 }
 
-/* Behind all, those that are left out: they have no rows. */
+/* Lists skipped experts at the end: they have no rows. */
 static void list_skipped(int experts, const int32_t *left, mo_gpu_order *o)
 {
     o->skipped = 0;
@@ -95,7 +95,8 @@ static void list_skipped(int experts, const int32_t *left, mo_gpu_order *o)
     }
 }
 
-/* Leaves out what is in no memory, and tells the device what is kept. Their left is -1 then. */
+/* Skips experts that are neither in RAM nor in VRAM, and reports the kept picks to the device. The skipped
+ * ones' left is then -1. */
 static void skip_missing(mo_gpu *gpu, mo_forward *forward, int32_t *left)
 {
     const mo_gpu_pinned *pinned = &gpu->scratch.pinned;
@@ -114,7 +115,7 @@ static void skip_missing(mo_gpu *gpu, mo_forward *forward, int32_t *left)
     memcpy(pinned->weights, p->weights, sizeof *p->weights * rows);
 }
 
-/* Experts that are neither in slots nor sent ahead may be computed by workers. */
+/* Lets workers claim experts that are neither in slots nor prefetched. */
 static void claim(mo_gpu *gpu, mo_forward *forward, int layer, int32_t *left)
 {
     mo_expert_work *work = &gpu->lanes.work;
@@ -131,7 +132,7 @@ static void claim(mo_gpu *gpu, mo_forward *forward, int layer, int32_t *left)
     }
 }
 
-/* Rows follow the order in which experts are computed. */
+/* Sorts the rows in the order in which experts are computed. */
 static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, bool divided, mo_gpu_order *o)
 {
     const mo_moe *moe = &forward->layer->moe;
@@ -148,7 +149,7 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, bo
     list_sent(gpu, layer, left, o);
     memset(o->by_cpu, 0, sizeof o->by_cpu);
     gpu->lanes.claimed = 0;
-    const uint32_t *drafted = mo_forward_note_drafts(forward); /* before some of it is left out */
+    const uint32_t *drafted = mo_forward_note_drafts(forward); /* before picks are skipped */
     if (gpu->experts.skips) {
         skip_missing(gpu, forward, left);
     }
@@ -167,18 +168,18 @@ static void arrange(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, bo
         w->needs[i] =
             (mo_need){.expert = e, .picks = (uint32_t)p->count[e], .drafted = drafted ? drafted[e] : 0};
     }
-    mo_picks sorted = *p; /* the device's arrays: row_of of the workspace is shared by pieces */
+    mo_picks sorted = *p; /* the device's arrays: pieces share row_of of the workspace */
     sorted.row_of = gpu->scratch.pinned.row_of;
     sorted.token_of = gpu->scratch.pinned.picks;
     mo_picks_sort_in(&sorted, o->expert, o->count);
-    if (o->cpu_first < o->count) { /* the CPU and workers read the workspace's */
+    if (o->cpu_first < o->count) { /* the CPU and workers read the workspace's arrays */
         memcpy(p->token_of, sorted.token_of, sizeof *p->token_of * (size_t)mo_picks_rows(p));
     }
 }
 
 /* ---- Groups ----------------------------------------------------------------------------------- */
 
-/* Group i of the order: where the device finds the matrices of its expert. */
+/* Sets the matrix addresses of group i's expert. */
 static void put_group(mo_gpu *gpu, const mo_forward *forward, int i, const mo_daddr *part)
 {
     const mo_need *n = &forward->w->needs[i];
@@ -200,7 +201,7 @@ static void put_hot(mo_gpu *gpu, const mo_forward *forward, int layer, const mo_
     }
 }
 
-/* Expert i of the order is, or will be, the one at `place` of a window. */
+/* Sets the addresses of expert i in the order, which is or will be at `place` of a window. */
 static void put_crossing(mo_gpu *gpu, const mo_forward *forward, int layer, int i, uint64_t window, int place)
 {
     const mo_gpu_window *w = mo_gpu_window_at(&gpu->experts, window);
@@ -225,15 +226,14 @@ static void put_portion(mo_gpu *gpu, const mo_forward *forward, int layer, const
     }
 }
 
-/* Which rows belong to whom, and all groups where they are known: side by side. The device fetches them itself: a copy
- * would wait behind the megabytes of experts that are crossing. */
+/* Sends the owners of the rows, and all groups if they are known: contiguous. The device reads them itself,
+ * because a copy would wait behind megabytes of expert data. */
 static mo_status send_order(mo_gpu *gpu, mo_gpu_ops *p, int layer, int64_t rows, bool groups, mo_error *err)
 {
     const mo_gpu_pinned *pinned = &gpu->scratch.pinned;
     const uint8_t *from = groups ? (const uint8_t *)pinned->groups : (const uint8_t *)pinned->picks;
     p->count = 0;
-    const int64_t bytes =
-        (const uint8_t *)(pinned->row_of + rows) - from; /* both sides end with whole words */
+    const int64_t bytes = (const uint8_t *)(pinned->row_of + rows) - from; /* both ends are word-aligned */
     mo_gpu_ops_receive(p, layer, from, groups ? gpu->scratch.groups : gpu->scratch.picks,
                        (bytes + 15) / 16 * 16);
     if (gpu->order.skipped > 0) {
@@ -245,7 +245,7 @@ static mo_status send_order(mo_gpu *gpu, mo_gpu_ops *p, int layer, int64_t rows,
     return status;
 }
 
-/* Groups that come to be known later. */
+/* Sends groups that become known later. */
 static mo_status send_groups(mo_gpu *gpu, int first, int count, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -269,7 +269,8 @@ static mo_status compute(mo_gpu *gpu, const mo_forward *forward, mo_gpu_ops *p, 
         span.rows += needs[i].picks;
         span.most = needs[i].picks > span.most ? needs[i].picks : span.most;
     }
-    /* In steps that the CPU may share, who computes an expert depends on rates, and what it is must not. */
+    /* In steps that the CPU may share, rates decide who computes an expert, and must not affect the
+     * result. */
     span.lossy = p->bf16 && forward->tokens > GPU_SHARED &&
                  mo_precision_experts(&p->bf16->rule, p->whole, moe->used, moe->experts);
     mo_gpu_ops_groups(p, layer, &span);
@@ -289,14 +290,15 @@ static mo_status compute_window(mo_gpu *gpu, const mo_forward *forward, mo_gpu_o
     return status == MO_OK ? compute(gpu, forward, p, w->layer, part->first, part->count, err) : status;
 }
 
-/* ---- What crosses ----------------------------------------------------------------------------- */
+/* ---- Copied experts ---------------------------------------------------------------------------- */
 
-/* From the end of a layer's copies to the next choice, and until experts set out that it names, 0.2 to 0.3 ms pass on an H200 with 32 tokens.
- * What is sent ahead of the choice crosses in that time, if the CPU shares the step: more would cross that the CPU could have had, and
- * it is unknown how much of it is still in flight when the rest is divided. */
+/* On an H200 with 32 tokens, 0.2 to 0.3 ms pass from the end of a layer's copies until experts of the next
+ * choice are sent. If the CPU shares the step, prefetching is limited to what is copied in that time. More
+ * would copy experts that the CPU could compute, and it is unknown how much is still in flight when the rest
+ * is divided. */
 #define AHEAD_S 250e-6
 
-/* Experts of a window that is sent ahead. */
+/* Number of experts in a prefetched window. */
 static int window_size_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer)
 {
     const double seconds = (double)gpu->core.layers[layer].expert_bytes * gpu->lanes.rates.link.s_per_byte;
@@ -314,7 +316,7 @@ static mo_status send_ahead(mo_gpu *gpu, const mo_forward *forward, int layer, i
                : MO_OK;
 }
 
-/* Fills windows: first what this layer still needs, then guesses. */
+/* Fills windows: first with what this layer still needs, then with predictions. */
 static mo_status fill(mo_gpu *gpu, const mo_forward *forward, int layer, mo_gpu_order *o, int ahead,
                       mo_error *err)
 {
@@ -335,7 +337,7 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
         const mo_gpu_portion *part = &o->portion[i];
         while (status == MO_OK && gpu->experts.window_tail < part->window &&
                gpu->experts.window_tail < gpu->experts.window_head) {
-            status = mo_gpu_window_retire(&gpu->experts, err); /* computed, or a guess that was wrong */
+            status = mo_gpu_window_retire(&gpu->experts, err); /* computed, or a wrong prediction */
         }
         if (status == MO_OK) {
             status = fill(gpu, forward, layer, o, ahead, err);
@@ -351,7 +353,7 @@ static mo_status compute_crossing(mo_gpu *gpu, const mo_forward *forward, mo_gpu
     return status == MO_OK ? fill(gpu, forward, layer, o, ahead, err) : status;
 }
 
-/* The same while the CPU computes its share, by one of its threads. */
+/* The same, by one of the CPU's threads while it computes its share. */
 typedef struct crossing {
     mo_gpu *gpu;
     const mo_forward *forward;
@@ -377,8 +379,8 @@ static mo_status compute_shared(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p,
                              : mo_fail(err, c.status, "%s", c.error.detail);
 }
 
-/* An expert that has landed in RAM goes through a window: expert `number` of the order. When this returns its place in RAM
- * may be filled anew. */
+/* Sends an expert that has landed in RAM through a window: expert `number` of the order. When this returns,
+ * its slot in RAM may be refilled. */
 static mo_status compute_passing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
                                  const mo_gpu_order *o, int number, mo_error *err)
 {
@@ -397,7 +399,7 @@ static mo_status compute_passing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     return status == MO_OK ? mo_event_wait(mo_gpu_window_at(&gpu->experts, part.window)->ready, err) : status;
 }
 
-/* To a slot, in the order of the main stream. It comes from the store, which has the file's layout. */
+/* Copies to a slot, in main stream order. The source is the store, which has the file's layout. */
 static mo_status send_staying(mo_gpu_experts *x, int layer, int expert, mo_daddr to, int64_t *bytes,
                               mo_error *err)
 {
@@ -412,7 +414,7 @@ static mo_status send_staying(mo_gpu_experts *x, int layer, int expert, mo_daddr
     return status == MO_OK ? mo_dstream_after(x->link->main, x->stages[0].ready, err) : status;
 }
 
-/* Or it takes the free slot at `to`, where it stays. */
+/* The same into the free slot at `to`, where the expert stays. */
 static mo_status compute_staying(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
                                  const mo_gpu_order *o, int number, mo_daddr to, mo_error *err)
 {
@@ -438,15 +440,15 @@ static mo_status compute_staying(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
         x->fetched_bytes += (uint64_t)bytes;
     } else {
         mo_error ignored = {0};
-        mo_dstream_wait(gpu->link.fetch, &ignored); /* before the slot is given away */
+        mo_dstream_wait(gpu->link.fetch, &ignored); /* before the slot is released */
         mo_vram_drop(x->where.vram, layer, expert);
     }
     return status;
 }
 
-/* Which of the experts from number o->hot on may stay on the device: of the slots that are free as many as are this layer's, when
- * every layer that follows gets as many, for those that most tokens have chosen. What a layer leaves, others get, now or in the
- * next step. */
+/* Selects the experts from number o->hot on that may stay on the device: the layer's share of the free slots,
+ * if every later layer gets the same, for the experts chosen by most tokens. Slots that a layer leaves are
+ * for others, in this step or the next. */
 static void choose_staying(const mo_gpu *gpu, const mo_forward *forward, int layer, const mo_gpu_order *o,
                            bool *stays)
 {
@@ -475,15 +477,15 @@ typedef struct landing {
     mo_gpu_ops *p;
     int layer;
     const mo_gpu_order *o;
-    bool stays[MO_EXPERTS_MAX]; /* by number from o->hot on: may take a slot, */
-    bool ready[MO_EXPERTS_MAX]; /* by number: has landed now, */
-    bool kept[MO_EXPERTS_MAX];  /* and is in a slot */
-    int by_cpu;                 /* of those that are ready */
+    bool stays[MO_EXPERTS_MAX]; /* by number from o->hot on: may take a slot */
+    bool ready[MO_EXPERTS_MAX]; /* by number: has landed now */
+    bool kept[MO_EXPERTS_MAX];  /* by number: is in a slot */
+    int by_cpu;                 /* number of ready experts for the CPU */
     mo_status status;
     mo_error error;
 } landing;
 
-/* Those that are ready cross. What finds a free slot on the device stays there. */
+/* Copies the ready experts. An expert for which a slot is free stays on the device. */
 static void run_landing(void *ctx)
 {
     landing *l = ctx;
@@ -508,7 +510,7 @@ static void begin_landing(void *owner)
     l->by_cpu = 0;
 }
 
-/* An expert crosses, or is the CPU's, when all of it has landed. */
+/* An expert is copied, or computed by the CPU, when all of it has landed. */
 static void add_landed(void *owner, const mo_need *n, bool down)
 {
     landing *l = owner;
@@ -529,7 +531,7 @@ static void run_landed(void *owner, bool last)
     }
 }
 
-/* What is computed leaves its place in RAM to others: to all who come, where it stays on the device. */
+/* A computed expert frees its slot in RAM, for any other expert if it stays on the device. */
 static mo_status release_landed(void *owner, mo_error *err)
 {
     const landing *l = owner;
@@ -553,7 +555,8 @@ static const mo_round_ops landing_rounds = {.begin_round = begin_landing,
                                             .run_round = run_landed,
                                             .release_done = release_landed};
 
-/* Experts that come from the disk: what has landed in RAM crosses, or is the CPU's, round by round. */
+/* Computes experts from disk: those that have landed in RAM are copied, or computed by the CPU, round by
+ * round. */
 static mo_status compute_landing(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer,
                                  const mo_gpu_order *o, mo_error *err)
 {
@@ -598,9 +601,9 @@ static bool is_stored(const mo_forward *forward)
     return forward->engine->tiers && forward->engine->tiers->store;
 }
 
-/* How many windows may run ahead of the layer's choice? With three picks for every expert, few are left out. Where the CPU shares
- * the step, the choice decides who gets which, but until it is known the link would stand still: one, where seven of eight
- * experts will be chosen. */
+/* Number of windows that may be filled before the layer's choice is known. With three picks per expert, few
+ * are unused. If the CPU shares the step, the choice decides who gets which, but the link would idle until it
+ * is known: then one window, if seven of eight experts will be chosen. */
 static int windows_ahead(const mo_gpu *gpu, const mo_forward *forward, int layer, bool experts)
 {
     const mo_moe *moe = &gpu->core.spec->layers[layer].moe;
@@ -626,7 +629,7 @@ mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool expert
     int first = gpu->core.first;
     mo_status status = MO_OK;
     while (gpu->experts.window_tail < gpu->experts.window_head &&
-           status == MO_OK) { /* small steps may have used its place */
+           status == MO_OK) { /* small steps may have used its memory */
         status = mo_gpu_window_retire(&gpu->experts, err);
     }
     if (status != MO_OK) {
@@ -640,7 +643,7 @@ mo_status mo_gpu_batch_begin(mo_gpu *gpu, const mo_forward *forward, bool expert
                : MO_OK;
 }
 
-/* What the layer chose, to the workspace; with the experts' input where the CPU may compute some. */
+/* Reads the layer's choice into the workspace, with the experts' input if the CPU may compute some. */
 static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, bool shared, mo_error *err)
 {
     const size_t bytes = sizeof(int32_t) * (size_t)(forward->tokens * forward->layer->moe.used);
@@ -667,7 +670,7 @@ static mo_status read_choice(mo_gpu *gpu, mo_forward *forward, int layer, bool s
     return status;
 }
 
-/* Threads of several devices may count at once (gpu/pieces.h). */
+/* Threads of several devices may count concurrently (gpu/pieces.h). */
 static void count_run(const mo_forward *forward, int64_t picks, int64_t experts)
 {
     __atomic_fetch_add(&forward->engine->counters.expert_picks, (uint64_t)picks, __ATOMIC_RELAXED);
@@ -682,7 +685,7 @@ static void count(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_orde
     gpu->experts.hits += (uint64_t)o->hot;
 }
 
-/* The experts that are here. */
+/* Computes the experts of this rank. */
 static mo_status compute_here(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p, int layer, int ahead,
                               mo_error *err)
 {
@@ -721,7 +724,7 @@ static mo_status compute_divided(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops *p
     return status == MO_OK && claimed ? mo_gpu_share_put(gpu, forward, first, rows, err) : status;
 }
 
-/* Inputs and rows of large batches have space in RAM only where other ranks have experts. */
+/* RAM has space for inputs and rows of large batches only if other ranks have experts. */
 static bool asks_workers(const mo_gpu *gpu, const mo_forward *forward)
 {
     return mo_workers_any(&forward->engine->workers) &&
@@ -737,7 +740,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
     const bool shared = experts && mo_gpu_share_may(gpu, forward);
     mo_gpu_order *o = &gpu->order;
     mo_forward_at(forward, layer);
-    mo_status status = send_ahead(gpu, forward, layer, ahead, err); /* the link works while we wait */
+    mo_status status = send_ahead(gpu, forward, layer, ahead, err); /* the link works during the wait */
     if (status == MO_OK) {
         status = read_choice(gpu, forward, layer, shared || divided, err);
     }
@@ -761,7 +764,7 @@ mo_status mo_gpu_batch_feed_forward(mo_gpu *gpu, mo_forward *forward, mo_gpu_ops
                    : compute_here(gpu, forward, p, layer, ahead, err);
 }
 
-/* ---- What the device arranged by itself -------------------------------------------------------- */
+/* ---- Layers arranged by the device -------------------------------------------------------------- */
 
 /* Rows of each expert of a layer. */
 static const int32_t *rows_of(const mo_gpu *gpu, int layer)
@@ -793,7 +796,7 @@ static bool marks_touched(const mo_forward *forward)
     return any;
 }
 
-/* For one session, the counts say which experts it has used. */
+/* One session: the counts show the experts it has used. */
 static void touch_counted(const mo_gpu *gpu, const mo_forward *forward, int layer)
 {
     const mo_tally_layer *counts = mo_tally_find(forward->tally, layer);
@@ -804,7 +807,8 @@ static void touch_counted(const mo_gpu *gpu, const mo_forward *forward, int laye
     }
 }
 
-/* For several, the choices of each, layer by layer from `first` on, as many as one wait returns. */
+/* Several sessions: reads the choices of each, layer by layer from `first` on, as many as one wait
+ * returns. */
 static mo_status touch_chosen(mo_gpu *gpu, mo_forward *forward, int first, int *next, mo_error *err)
 {
     const int64_t limit = gpu->scratch.batch * gpu->core.extent.used;

@@ -2,7 +2,7 @@
 
 _Static_assert((int)MO_PRECISION_FEW == (int)MO_OP_SMALL, "small steps have no products in bfloat16");
 
-/* What is decoded of a layer's experts at once: enough to fill a GPU, and little of its memory. */
+/* Bytes of a layer's experts decoded at once: enough to fill a GPU, and little of its memory. */
 #define EXPERT_BYTES ((int64_t)256 << 20)
 
 /* ---- Sizes ------------------------------------------------------------------------------------ */
@@ -54,7 +54,7 @@ typedef struct launching {
     const mo_gpu_bf16 *bf16;
     const mo_gpu_link *link;
     mo_dstream *stream;
-    mo_daddr rounded; /* the rows that are in wide->rounded; 0: none */
+    mo_daddr rounded; /* the rows in bf16->rounded; 0: none */
     mo_error *err;
 } launching;
 
@@ -79,7 +79,7 @@ static mo_status multiply(const launching *l, const mo_op_to_bf16 *matrices, con
     return status == MO_OK ? launch(l, &(mo_op){.kind = MO_OP_BF16, .bf16 = *product}) : status;
 }
 
-/* Matrices that have no product in bfloat16 stay together. */
+/* Matrices without a product in bfloat16 stay in one op. */
 static mo_status launch_product(launching *l, const mo_op_product *o)
 {
     mo_op rest = {.kind = MO_OP_PRODUCT, .product = *o};
@@ -110,7 +110,7 @@ static mo_status launch_product(launching *l, const mo_op_product *o)
     return status == MO_OK && rest.product.count ? launch(l, &rest) : status;
 }
 
-/* As many experts at once as there is memory for. */
+/* Processes as many experts at once as memory allows. */
 static mo_status launch_grouped(launching *l, const mo_op_grouped *o)
 {
     const int64_t each = 2 * values_of(&o->matrix), most = l->bf16->matrix_bytes / each;
@@ -148,7 +148,7 @@ mo_status mo_gpu_bf16_launch(const mo_gpu_bf16 *bf16, const mo_gpu_link *link, m
                    mo_gpu_core_suits_bf16(&op->grouped.matrix)) {
             status = launch_grouped(&l, &op->grouped);
         } else {
-            l.rounded = 0; /* it may write what was rounded */
+            l.rounded = 0; /* it may overwrite the rounded input */
             status = launch(&l, op);
         }
     }

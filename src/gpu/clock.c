@@ -9,7 +9,7 @@
 
 /* ---- Histogram -------------------------------------------------------------------------------- */
 
-/* Buckets are 2 % wide, from 100 ns to a minute: a quantile is right within 1 %. */
+/* Buckets are 2 % wide, from 100 ns to a minute: quantiles are exact within 1 %. */
 enum { BUCKETS = 1024 };
 #define FIRST_NS 100.0
 #define WIDTH    1.02
@@ -20,7 +20,7 @@ static int bucket_of(int64_t ns)
     return at < BUCKETS - 1 ? (int)at : BUCKETS - 1;
 }
 
-/* Seconds below which this share of `count` laps is; the middle of its bucket. */
+/* The time below which this share of `count` laps is: the middle of its bucket, in seconds. */
 static double quantile(const uint64_t *buckets, uint64_t count, double share)
 {
     const uint64_t rank = (uint64_t)ceil(share * (double)count);
@@ -36,11 +36,11 @@ static double quantile(const uint64_t *buckets, uint64_t count, double share)
 
 /* ---- The clock -------------------------------------------------------------------------------- */
 
-/* A layer in the step that runs. */
+/* One layer of the running step. */
 typedef struct lap {
     int64_t seen, replied; /* replied 0: not served */
     int64_t listed;
-    int64_t hosted; /* 0: the device's own */
+    int64_t hosted; /* 0: computed by the device */
     int64_t cpu_from, cpu_to, cpu_ns, wait_ns;
     int64_t fetch_at, fetch_ns;
     uint64_t fallbacks[MO_FALLBACKS];
@@ -55,8 +55,8 @@ struct mo_gpu_clock {
     int64_t began, launched;
     lap *laps;                 /* [layers] */
     mo_gpu_layer_parts *parts; /* [layers], as last measured */
-    pthread_mutex_t
-        lock; /* protects what follows: a step adds to it when it ends, reports read it any time */
+    /* protects the following members: a step adds to them at its end, reports read them at any time */
+    pthread_mutex_t lock;
     uint64_t step_ns, idle_ns;
     mo_device_layer *sums; /* [layers] */
     uint64_t buckets[BUCKETS];
@@ -95,7 +95,7 @@ void mo_gpu_clock_close(mo_gpu_clock *c)
     }
 }
 
-/* ---- Stamps ----------------------------------------------------------------------------------- */
+/* ---- Timestamps --------------------------------------------------------------------------------- */
 
 void mo_gpu_clock_begin(mo_gpu_clock *c, bool counts, int64_t now)
 {
@@ -177,7 +177,7 @@ static uint64_t positive(int64_t ns)
     return ns > 0 ? (uint64_t)ns : 0;
 }
 
-/* Copies overlapped with the CPU's lane from the later of the beginnings to the earlier of the ends. */
+/* Copies overlap with the CPU's lane from the later start to the earlier end. */
 static int64_t hidden_of(const lap *l)
 {
     const int64_t from = l->fetch_at > l->cpu_from ? l->fetch_at : l->cpu_from;
@@ -185,14 +185,14 @@ static int64_t hidden_of(const lap *l)
     return to > from ? smaller(to - from, l->cpu_ns) : 0;
 }
 
-/* The device had nothing to do but wait for the CPU: what the host waited for the device in turn is none of it. */
+/* Time in which the device only waited for the CPU, without the host's own waits for the device. */
 static int64_t join_of(const lap *l, int64_t waited)
 {
     const int64_t join = smaller(waited, l->replied - l->seen) - l->wait_ns;
     return join > 0 ? join : 0;
 }
 
-/* Work of the host apart from computing and waiting: lists of assignments, and rows from the device and to it. */
+/* The host's work other than computing and waiting: assignments, and rows from and to the device. */
 static uint64_t turn_of(const lap *l)
 {
     return positive(l->replied - l->seen - l->cpu_ns - l->wait_ns);
@@ -224,8 +224,8 @@ static void add_lap(mo_device_layer *to, const lap *l, int64_t before, int64_t w
     }
 }
 
-/* The device's lane (resident and fetched experts) ended when it began to wait for the reply, the CPU's is the cold
- * one. */
+/* The device's lane (resident and fetched experts) ended when it began to wait for the reply. The CPU's lane
+ * is the cold one. */
 static void tell(mo_tally_layer *to, const lap *l, const mo_gpu_layer_parts *parts, int64_t waited,
                  bool everything)
 {
@@ -240,7 +240,7 @@ static void tell(mo_tally_layer *to, const lap *l, const mo_gpu_layer_parts *par
         time_ns[MO_TIME_MOE] = region + time_ns[MO_TIME_ROUTING] + time_ns[MO_TIME_MERGE];
         time_ns[MO_TIME_WORKLIST] = positive(l->listed - l->seen);
         time_ns[MO_TIME_GATHER] = positive((int64_t)turn_of(l) - (int64_t)time_ns[MO_TIME_WORKLIST]);
-        if (l->device) { /* the device's own part */
+        if (l->device) { /* the device's part */
             time_ns[MO_TIME_HOT_PRODUCTS] = time_ns[MO_TIME_HOT_BRANCH] = positive(parts->products_ns);
         }
         if (l->cpu_ns > 0) {

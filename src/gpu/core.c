@@ -8,19 +8,19 @@
 #include "experts/vram.h"
 #include "gpu/restore.h"
 
-/* Puts things one behind the other; only counts while `core` is NULL. */
+/* Packs data consecutively; only counts while `core` is NULL. */
 typedef struct packer {
     mo_gpu_core *core;
     mo_gpu_link *link;
     mo_gpu_layer_buffer *layers;
-    mo_daddr buffer; /* for what is interleaved in RAM */
+    mo_daddr buffer; /* for matrices interleaved in RAM */
     int64_t buffer_bytes;
     int64_t group_bytes; /* of the largest group of interleaved rows */
     int64_t used;
-    int64_t matrices; /* of that, in matrices */
+    int64_t matrices; /* matrix bytes among them */
     mo_gpu_widest widest;
-    mo_streamed_layer *streamed; /* the layer that is laid out does not stay; NULL: it does */
-    int layer;                   /* its number; -1: none */
+    mo_streamed_layer *streamed; /* the current layer is streamed; NULL: it is resident */
+    int layer;                   /* index of the current layer; -1: none */
     mo_status status;
     mo_error *err;
 } packer;
@@ -44,7 +44,7 @@ static mo_daddr put(packer *p, const void *data, int64_t bytes)
     return to;
 }
 
-/* An interleaved matrix goes through a buffer, some groups of rows at a time. */
+/* Sends an interleaved matrix through a buffer, some groups of rows at a time. */
 static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
 {
     const int64_t row = mo_format_row_bytes(mo_format_of(w->type), w->cols);
@@ -66,13 +66,13 @@ static mo_status put_interleaved(packer *p, const mo_weights *w, mo_daddr to)
     return status;
 }
 
-/* Where a matrix that is read from disk goes. */
+/* Destination of a matrix that is read from disk. */
 typedef struct piece_target {
     packer *packer;
     mo_daddr to;
 } piece_target;
 
-/* Its memory is read into again: the copy has to end. */
+/* The source is reused for reading, so the copy must end here. */
 static mo_status put_piece(void *user, int64_t at, const uint8_t *bytes, int64_t count, mo_error *err)
 {
     const piece_target *t = user;
@@ -126,7 +126,7 @@ bool mo_gpu_core_suits_bf16(const mo_dmatrix *m)
            m->cols % MO_OP_BF16_COLS == 0;
 }
 
-/* While counting, vectors are not loaded yet: what a description could have is counted. */
+/* Vectors are not loaded while counting; those that a description may have are counted. */
 static mo_dmatrix put_linear(packer *p, const mo_linear *l)
 {
     mo_dmatrix m = shape_of(l);
@@ -143,7 +143,8 @@ static mo_dmatrix put_linear(packer *p, const mo_linear *l)
     return m;
 }
 
-/* One that stays where the layer's others are streamed: it is read when their buffer may hold the next layer already. */
+/* A resident matrix in a streamed layer: it is read when the layer's buffer may already hold the next
+ * layer. */
 static mo_dmatrix put_staying(packer *p, const mo_linear *l)
 {
     mo_streamed_layer *const streamed = p->streamed;
@@ -166,7 +167,7 @@ static mo_status no_memory(const packer *p)
     return mo_fail(p->err, MO_ENOMEM, "out of memory while sending the model to the device");
 }
 
-/* A copy from ordinary memory may not have ended when the call does. */
+/* A copy from unpinned memory may still be running when the call returns. */
 static void wait_for_copy(packer *p, const float *from)
 {
     if (from && p->status == MO_OK) {
@@ -235,7 +236,7 @@ static void put_attention(packer *p, const mo_attention *a, mo_gpu_layer *out)
     out->index.norm_bias = put_vector(p, a->index.norm_bias, a->index.length);
 }
 
-/* Rows of the convolution's taps, of which q, k and v may each have their own. */
+/* Rows of the convolution's taps; q, k and v may have separate ones. */
 static mo_daddr put_taps(packer *p, const mo_delta *d)
 {
     const int64_t keys = d->k_heads * d->head, values = d->v_heads * d->head, channels = 2 * keys + values;
@@ -310,7 +311,7 @@ static void put_layer(packer *p, const mo_model_spec *f, int index, mo_gpu_layer
     const mo_layer *l = &f->layers[index];
     const int64_t width = f->width;
     *out = (mo_gpu_layer){.rope = -1, .input_factor = 1.0f / sqrtf((float)width)};
-    if (mo_spec_device_experts(f)) { /* of its experts all but their matrices */
+    if (mo_spec_device_experts(f)) { /* everything of its experts except matrices */
         if (l->routed) {
             put_experts(p, &l->moe, out);
         }
@@ -343,7 +344,7 @@ static void put_layer(packer *p, const mo_model_spec *f, int index, mo_gpu_layer
         out->shared_gate = put_linear(p, &l->moe.shared_gate);
         out->router = put_linear(p, &l->moe.router.logits);
         out->latent_down = put_linear(p, &l->moe.latent_down);
-        out->latent_up = put_staying(p, &l->moe.latent_up); /* after the experts */
+        out->latent_up = put_staying(p, &l->moe.latent_up); /* used after the experts */
         out->select_bias = put_vector(p, l->moe.router.select_bias, l->moe.experts);
         out->input_scale = put_vector(p, l->moe.router.input_scale, width);
         put_experts(p, &l->moe, out);
@@ -367,7 +368,7 @@ static void put_all(packer *p, const mo_model_spec *f, int first, int end)
     p->streamed = NULL;
     p->layer = -1;
     const bool remote_output =
-        mo_spec_layers(f) > f->layer_count || mo_spec_device_experts(f); /* the logits are made */
+        mo_spec_layers(f) > f->layer_count || mo_spec_device_experts(f); /* the device computes the logits */
     if (end < f->layer_count || remote_output) {
         return;
     }
@@ -451,7 +452,8 @@ mo_status mo_gpu_core_open(mo_gpu_core *core, mo_gpu_link *link, mo_gpu_layer_bu
     if (status != MO_OK) {
         return status;
     }
-    /* Freed at the end: what sessions, stages and slots will need is enough for it. */
+    /* The upload buffer is freed at the end: its memory fits into what sessions, stages and slots will
+     * need. */
     packer p = {.core = core, .link = link, .layers = layers, .err = err, .buffer_bytes = upload_bytes};
     if (upload_bytes > 0) {
         p.status =
@@ -473,7 +475,7 @@ void mo_gpu_core_close(mo_gpu_core *core, mo_device *device)
 
 /* ---- Experts ------------------------------------------------------------------------------------ */
 
-/* A local expert, as stored in RAM: the layout of the others is unknown. */
+/* A local expert, for its layout in RAM; the layout of remote ones is unknown. */
 static const mo_expert *own_expert(const mo_gpu_core *core, int layer)
 {
     const mo_expert_range *here = &core->spec->experts;

@@ -1,4 +1,4 @@
-/* The CPU's lane: the experts of a layer that it computes, round by round as they come to RAM, and whole layers. */
+/* The CPU's lane: computes experts of a layer, round by round as they arrive in RAM, and whole layers. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -41,7 +41,8 @@ static void run_round(void *owner, bool last)
     mo_forward_run_round(((const lane *)owner)->forward, false);
 }
 
-/* A transfer that failed is computed by the CPU in the end, from the slot that it has; one that queues leaves from there. */
+/* True if a transfer still needs the RAM slot: the CPU computes a failed one from there, and a queued one is
+ * copied from there. */
 static bool needs_its_slot(const mo_gpu_lanes *lanes, const mo_gpu_service *s, int need)
 {
     for (int i = 0; i < s->sent; i++) {
@@ -53,7 +54,8 @@ static bool needs_its_slot(const mo_gpu_lanes *lanes, const mo_gpu_service *s, i
     return false;
 }
 
-/* What is done frees slots for what is still on disk. A slot that was copied from is free when the copy has ended. */
+/* Computed experts free slots for those still on disk. A slot that is being copied is free when the copy has
+ * ended. */
 static mo_status release_done(void *owner, mo_error *err)
 {
     const lane *l = owner;
@@ -96,8 +98,9 @@ mo_status mo_gpu_cpu_lane_run(mo_gpu_lanes *lanes, mo_forward *forward, const mo
 
 /* ---- Whole layers -----------------------------------------------------------------------------
  *
- * Some of those that do not fit on the device, chosen so that CPU and link finish together. In small steps the stream of hidden rows
- * comes to the host, goes through them and back; in a batch, where the device is far ahead, they cross the link like the others. */
+ * Some layers that do not fit on the device, chosen so that CPU and link finish together. In small steps the
+ * stream of hidden rows is copied to the host, passes through them, and is copied back. In a batch, where the
+ * device is far ahead, these layers are streamed over the link like the others. */
 
 mo_status mo_gpu_cpu_layers_meet(mo_gpu_lanes *lanes, mo_forward *forward, int from, mo_error *err)
 {

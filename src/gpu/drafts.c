@@ -13,7 +13,7 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A state that stays is worked on in a thread's own memory. */
+/* True if the device can work on a copy of the layer's state in a thread's own memory. */
 static bool fits(const mo_layer *l)
 {
     return (l->mixer != MO_MIXER_DELTA || l->delta.head <= MO_OP_STAYS) &&
@@ -36,7 +36,7 @@ typedef struct cutter {
     int64_t used;
 } cutter;
 
-/* 0 where nothing is wanted. */
+/* 0 if the size is 0. */
 static mo_daddr cut(cutter *c, int64_t bytes)
 {
     const mo_daddr at = c->base + (mo_daddr)c->used;

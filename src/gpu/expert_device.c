@@ -10,25 +10,25 @@
 #include "gpu/mover.h"
 #include "gpu/ops.h"
 
-/* What is computed of a layer. */
+/* The experts to compute in a layer. */
 typedef struct wanted {
     int count;
     int32_t expert[MO_EXPERTS_MAX];
-    int64_t rows, most; /* of all; of the one with most */
+    int64_t rows, most; /* of all experts; of the one with most */
 } wanted;
 
 struct mo_gpu_expert_device {
     mo_worker worker;
     mo_gpu_memory memory;
     mo_gpu_link link;
-    mo_gpu_layer_buffer layer_buffer; /* no layer is streamed: none has a core here */
+    mo_gpu_layer_buffer layer_buffer; /* no layer is streamed: this device has no cores */
     mo_gpu_core core;
     mo_gpu_scratch scratch;
     mo_gpu_experts experts;
     wanted wanted;
     atomic_bool lost;                    /* set by the thread that runs the step */
-    _Atomic uint64_t steps, asked, hits; /* experts of layers that are here: chosen; computed here */
-    mo_gpu_expert_device *next;          /* the device with the layers that follow; NULL: none */
+    _Atomic uint64_t steps, asked, hits; /* experts of this device's layers: chosen; computed here */
+    mo_gpu_expert_device *next;          /* the device with the next layers; NULL: none */
 };
 
 /* ---- A layer ------------------------------------------------------------------------------------ */
@@ -65,7 +65,7 @@ static void claim(void *owner, mo_expert_work *work, uint8_t me)
     count(&a->steps, work->layer == 0);
 }
 
-/* Their rows follow each other on the device, whatever lies between them in the question. */
+/* Their rows are consecutive on the device, regardless of other experts between them in the request. */
 static void list(mo_gpu_expert_device *a, const mo_expert_work *work, uint8_t me)
 {
     const mo_gpu_layer *l = &a->core.layers[work->layer];
@@ -92,7 +92,7 @@ static void list(mo_gpu_expert_device *a, const mo_expert_work *work, uint8_t me
     }
 }
 
-/* Do the layer's experts read codes alone? */
+/* True if the layer's experts read only quantized values. */
 static bool reads_codes(const mo_gpu_expert_device *a, int layer)
 {
     const mo_gpu_layer *l = &a->core.layers[layer];
@@ -140,7 +140,7 @@ static mo_status compute(mo_gpu_expert_device *a, const mo_forward *f, mo_error 
                : status;
 }
 
-/* After a failure no device of the row is asked again. */
+/* After a failure no device of the row is used again. */
 static mo_status note_loss(mo_gpu_expert_device *first, mo_status status)
 {
     if (status != MO_OK && status != MO_ECANCELLED) {

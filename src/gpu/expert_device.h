@@ -1,7 +1,8 @@
-/* Expert device: the worker (experts/worker.h) of a rank that has experts of a model and nothing else of it, or of a model whose other parts
- * the CPU computes (mo_spec_device_experts()). Its slots are filled once, with those that were requested, then with those of
- * the same number in every layer together; what is asked of these it computes, and the CPU the rest. RAM keeps what it would hold alone,
- * so that a device that is lost costs speed and nothing else. */
+/* Expert device: the worker (experts/worker.h) for a rank that only has experts of a model, or for a model
+ * whose other parts the CPU computes (mo_spec_device_experts()). Its slots are filled once: with the
+ * requested experts, then with experts of the same number in all layers. It computes the requested experts
+ * that it holds, and the CPU computes the others. RAM keeps what it would hold without the device, so losing
+ * the device only costs speed. */
 #ifndef MO_GPU_EXPERT_DEVICE_H
 #define MO_GPU_EXPERT_DEVICE_H
 
@@ -10,23 +11,23 @@
 
 typedef struct mo_gpu_expert_device mo_gpu_expert_device;
 
-/* As mo_gpu_open(), of a model of which the device gets experts alone. Experts that are on disk are read and sent while it opens. */
+/* Like mo_gpu_open(), but the device gets only experts. Experts on disk are read and sent during opening. */
 mo_status mo_gpu_expert_device_open(const mo_checkpoint *model, const mo_gpu_options *options,
                                     mo_gpu_expert_device **out, mo_error *err);
-/* One device more, with the layers that follow; closed with the first. On failure that is as it was. */
+/* Adds a device with the next layers; it is closed with the first. On failure the first is unchanged. */
 mo_status mo_gpu_expert_device_join(mo_gpu_expert_device *first, const mo_checkpoint *model,
                                     const mo_gpu_options *options, mo_error *err);
 void mo_gpu_expert_device_close(mo_gpu_expert_device *expert_device); /* NULL is allowed */
 
-/* What the engine calls; it belongs to the device. */
+/* The worker for the engine; owned by the device. */
 const mo_worker *mo_gpu_expert_device_worker(const mo_gpu_expert_device *expert_device);
 
-/* Where the experts of a layer are; NULL: the device is lost. Under the engine's lock. */
+/* Locations of a layer's experts; NULL: the device is lost. Under the engine's lock. */
 const mo_where *mo_gpu_expert_device_where(mo_gpu_expert_device *expert_device, int layer);
-/* Of all its devices together, by any thread. Fills everything but the name. */
+/* Totals of all devices; any thread. Fills everything but the name. */
 void mo_gpu_expert_device_report(mo_gpu_expert_device *expert_device, mo_device_report *out);
 
-/* Slots of all its devices, and how many hold an expert. */
+/* Slots of all devices, and how many hold an expert. */
 void mo_gpu_expert_device_slots(const mo_gpu_expert_device *expert_device, int32_t *slots, int32_t *filled);
 
 #endif

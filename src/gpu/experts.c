@@ -72,7 +72,7 @@ mo_status mo_gpu_experts_open_slots(mo_gpu_experts *x, mo_gpu_memory *memory, co
     return status;
 }
 
-/* Made again at once if it fails, since the main stream may wait for the host. */
+/* A failure is retried at once, because the main stream may wait for the host. */
 mo_status mo_gpu_experts_map(mo_gpu_experts *x, mo_error *err)
 {
     mo_status status = mo_vram_switch(x->where.vram, x->link->main, err);

@@ -1,4 +1,4 @@
-/* The second half of a layer as ops: experts by worklist or in groups, the other parts, and the merging of all. */
+/* The second half of a layer as ops: experts by worklist or in groups, the other parts, and the merge. */
 #include "gpu/ops.h"
 
 /* ---- Experts --------------------------------------------------------------------------------- */
@@ -14,7 +14,7 @@ static mo_op_experts experts_of(const mo_gpu_ops *p, int layer, mo_daddr work, i
         .limit = moe->limit,
         .in = mo_gpu_experts_in(p, layer),
         .hidden = mo_dacts_lay(hidden, p->tokens * moe->used, moe->width),
-        .gate = mo_gated(moe->activation) ? c->expert_gate : c->expert_up, /* which is where it would be */
+        .gate = mo_gated(moe->activation) ? c->expert_gate : c->expert_up, /* up takes the place of gate */
         .up = c->expert_up,
         .down = c->expert_down,
         .up_at = c->up_at,
@@ -54,7 +54,7 @@ static void add_grouped(mo_gpu_ops *p, const mo_gpu_span *span, int part, const 
         .groups =
             p->scratch->groups + (mo_daddr)(part * p->scratch->group_limit + span->group) * sizeof(mo_dgroup),
         .count = (int32_t)span->groups,
-        .rows = (int32_t)(p->tokens * p->core->extent.used), /* groups name theirs */
+        .rows = (int32_t)(p->tokens * p->core->extent.used), /* groups give theirs */
         .most = (int32_t)span->most,
         .lossy_rows = span->lossy ? (int32_t)(pick ? p->tokens : span->first_row + span->rows) : 0,
         .matrix = *m,
@@ -62,7 +62,8 @@ static void add_grouped(mo_gpu_ops *p, const mo_gpu_span *span, int part, const 
         .stride = m->rows};
 }
 
-/* What adapters add to one of the three products of a span's experts; gathers: its input are rows of tokens. */
+/* Adds the adapters' part to one of the three products of a span's experts; gathers: its inputs are rows of
+ * tokens. */
 static void adapt_grouped(mo_gpu_ops *p, const mo_gpu_span *span, int part, const mo_linear *of, mo_dacts in,
                           bool gathers, mo_daddr y)
 {
@@ -137,7 +138,7 @@ void mo_gpu_ops_all_groups(mo_gpu_ops *p, int layer)
                                                                               moe->used, moe->experts)});
 }
 
-/* ---- Beside experts, and after them ---------------------------------------------------------- */
+/* ---- Other parts, and the merge ---------------------------------------------------------------- */
 
 void mo_gpu_ops_side(mo_gpu_ops *p, int layer)
 {
@@ -176,7 +177,7 @@ void mo_gpu_ops_side(mo_gpu_ops *p, int layer)
     mo_gpu_ops_adapt(p, &side->down, hidden, r->side.down, p->core->spec->width);
 }
 
-/* What a stream op adds of a layer's experts. */
+/* Adds a layer's experts to a stream op. */
 static void add_picks(const mo_gpu_ops *p, int layer, bool grouped, mo_op_stream *op)
 {
     const mo_gpu_scratch *r = p->scratch;
@@ -187,7 +188,7 @@ static void add_picks(const mo_gpu_ops *p, int layer, bool grouped, mo_op_stream
     op->row_of = grouped ? r->row_of : 0;
 }
 
-/* The sum of what experts made, and the product behind it, which is then added like a dense part. */
+/* Sums the experts' outputs and adds the product after them, which is then merged like a dense part. */
 static void add_latent(mo_gpu_ops *p, int layer, bool grouped, bool experts)
 {
     const mo_moe *moe = &p->core->spec->layers[layer].moe;
@@ -211,8 +212,8 @@ void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts)
     const mo_gpu_layer *c = &p->core->layers[layer];
     const mo_gpu_scratch *r = p->scratch;
     if (!l->dense && !l->routed) {
-        assert(!p->features); /* no model has such a layer among the first */
-        return;               /* the mixer is all there is, and has been added */
+        assert(!p->features); /* no model has such a layer among the first ones */
+        return;               /* the layer has only a mixer, which has been added */
     }
     if (mo_layer_latent(l)) {
         add_latent(p, layer, grouped, experts);

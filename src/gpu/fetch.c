@@ -1,7 +1,7 @@
-/* The fetch lane: experts of a small step that cross the link while the CPU computes others. Which ones is decided
- * first. Where they stay and who has to go for them, the driver's calls, three for each expert, some ten for all, and the
- * launch of what follows are then one thread's side_task while the others compute: the calls alone took 64 us of a layer's
- * 320 before (Qwen3-30B on an H200). */
+/* The fetch lane: experts of a small step that are copied over the link while the CPU computes others. First
+ * the experts are chosen. Then one thread's side_task, while the others compute, assigns slots and evictions
+ * and makes the driver calls (three per expert, about ten for all), and launches the next segment. Without
+ * the side task the calls alone took 64 us of a layer's 320 (Qwen3-30B on an H200). */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -9,13 +9,14 @@
 
 /* ---- Worklists -------------------------------------------------------------------------------- */
 
-/* Which rows of which tokens a fetched expert computes, written in pinned memory and sent to the device. */
+/* A worklist: the rows and tokens that a fetched expert computes, written in pinned memory and sent to the
+ * device. */
 static uint8_t *list_at(const mo_gpu_lanes *lanes, int stage)
 {
     return lanes->scratch->pinned.works + stage * lanes->scratch->pinned.work_bytes;
 }
 
-/* The expert's rows behind those that the list has already. */
+/* Appends the expert's rows to the list. */
 static void add_rows(const mo_picks *p, uint8_t *list, int expert, mo_daddr base)
 {
     mo_dwork *head = (mo_dwork *)(void *)list;
@@ -58,13 +59,13 @@ mo_status mo_gpu_worklist_send(mo_gpu_lanes *lanes, int stage, mo_error *err)
 
 /* ---- Swap -------------------------------------------------------------------------------------
  *
- * Where experts are on disk too, one that crosses to the device and stays leaves its place in RAM, and the one whose slot it takes
- * goes back to RAM instead of being lost: what one tier gains the other does not lose. At most one a layer, so that the way back
- * costs the fetches of a layer at most one expert's time. */
+ * If experts are also on disk, an expert that is copied to the device and stays there frees its slot in RAM,
+ * and the expert whose slot it takes is copied back to RAM instead of being dropped. So neither tier loses
+ * experts. At most one per layer, so that the copy back costs a layer's fetches at most one expert's time. */
 
-/* The way back takes the link as long as one miss does, so the new expert must save one within this many tokens (chosen,
- * not fitted). Where all experts are as likely, nearly every layer exchanged one: of gpt-oss-120b 13 MB, 240 us at an H200's
- * link in layers of some 700 us, by calculation. */
+/* The copy back takes the link as long as one miss, so the new expert must save one within this many tokens
+ * (chosen, not fitted). When all experts were equally likely, nearly every layer exchanged one: 13 MB in
+ * gpt-oss-120b, 240 us on an H200's link in layers of about 700 us, by calculation. */
 #define SWAP_TOKENS 16.0
 
 bool mo_gpu_swap_absent(const mo_gpu_experts *x)
@@ -80,8 +81,8 @@ bool mo_gpu_swap_absent(const mo_gpu_experts *x)
     return present < mo_store_experts(x->where.store)->expert_count;
 }
 
-/* RAM gets the bytes of an expert that will leave its slot; false when it cannot. It evicts another only as long as some
- * expert is in neither tier: otherwise that would bring the disk into play again. */
+/* Copies an expert that will leave its slot to RAM; false: impossible. It evicts another expert from RAM only
+ * if some expert is in neither tier; otherwise that would cause disk reads again. */
 static bool take_back(mo_gpu_lanes *lanes, mo_gpu_service *s, int layer, int expert)
 {
     mo_gpu_experts *x = lanes->experts;
@@ -129,7 +130,7 @@ static mo_daddr swap_slot(mo_gpu_lanes *lanes, mo_gpu_service *s, int expert)
     mo_gpu_experts *x = lanes->experts;
     int layer, victim;
     if (mo_where_placed(&x->where, s->layer,
-                        expert)) { /* it is on its way there; until then it passes through */
+                        expert)) { /* it is being read; until then it only passes through */
         return 0;
     }
     if (mo_vram_free(x->where.vram, s->layer) == 0) {
@@ -142,7 +143,7 @@ static mo_daddr swap_slot(mo_gpu_lanes *lanes, mo_gpu_service *s, int expert)
     return mo_vram_acquire(x->where.vram, s->layer, expert);
 }
 
-/* What leaves the device has arrived in RAM, or has not. */
+/* An expert that left the device has arrived in RAM, or has not. */
 static void settle(mo_gpu_lanes *lanes, mo_gpu_service *s, mo_status status)
 {
     mo_error ignored = {0};
@@ -151,7 +152,7 @@ static void settle(mo_gpu_lanes *lanes, mo_gpu_service *s, mo_status status)
     }
     s->back.busy = false;
     mo_store_arrival arrival = MO_STORE_ARRIVED;
-    if (status != MO_OK) { /* the step ends: its progress is unknown */
+    if (status != MO_OK) { /* the step ends: the progress of the copy is unknown */
         arrival = status != MO_EDEVICE && mo_dstream_wait(lanes->link->fetch, &ignored) == MO_OK
                       ? MO_STORE_FAILED
                       : MO_STORE_UNSURE;
@@ -175,9 +176,9 @@ void mo_gpu_fetch_leave(mo_gpu_lanes *lanes, const mo_need *needs, mo_gpu_servic
     }
 }
 
-/* ---- Deciding --------------------------------------------------------------------------------- */
+/* ---- Choosing ---------------------------------------------------------------------------------- */
 
-/* How many of `count` experts to fetch, so that the link and the CPU end together. */
+/* Number of `count` experts to fetch so that the link and the CPU finish together. */
 static int share_of_fetch(mo_gpu_lanes *lanes, int layer, int count)
 {
     if (lanes->postfetch.mode == MO_POSTFETCH_OFF || lanes->postfetch.force_cpu) {
@@ -187,8 +188,8 @@ static int share_of_fetch(mo_gpu_lanes *lanes, int layer, int count)
     return mo_lane_share(&lanes->rates, lanes->core->layers[layer].expert_bytes, count, most);
 }
 
-/* A expert goes to a slot of the pool, which it then keeps, or to a stage. Pinned as long as others look for slots: it
- * will be copied and computed there. */
+/* Assigns an expert to a slot of the pool, which it keeps, or to a stage. It is pinned while others look for
+ * slots, because it will be copied and computed there. */
 static void assign_place(mo_gpu_lanes *lanes, mo_gpu_service *service, int expert, int stage)
 {
     mo_gpu_stage *s = &lanes->experts->stages[stage];
@@ -208,7 +209,7 @@ static void assign_place(mo_gpu_lanes *lanes, mo_gpu_service *service, int exper
     }
 }
 
-/* The policy is told what was chosen before anybody asks them who has to go. */
+/* The policy must know the choice before it selects victims. */
 static void touch(mo_gpu_lanes *lanes, const mo_picks *picks, const mo_gpu_service *s)
 {
     for (int e = 0; e < picks->experts; e++) {
@@ -218,7 +219,7 @@ static void touch(mo_gpu_lanes *lanes, const mo_picks *picks, const mo_gpu_servi
     }
 }
 
-/* Places for all that cross. */
+/* Assigns slots or stages to all fetched experts. */
 static void assign_places(mo_gpu_lanes *lanes, const mo_forward *forward, mo_gpu_service *s)
 {
     touch(lanes, &forward->w->picks, s);
@@ -248,15 +249,15 @@ void mo_gpu_fetch_choose(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_servic
     for (int i = 0; i < s->count && s->fetched < wanted; i++) {
         mo_need *n = &needs[i];
         if (!s->stored || (n->in && n->down)) {
-            n->in_done = n->down_done = true; /* not the CPU's */
+            n->in_done = n->down_done = true; /* not for the CPU */
             s->need[s->fetched++] = (int16_t)i;
         }
     }
 }
 
-/* ---- Doing ------------------------------------------------------------------------------------ */
+/* ---- Copying ----------------------------------------------------------------------------------- */
 
-/* A copy that fails makes the expert the CPU's. */
+/* If a copy fails, the CPU computes the expert. */
 static mo_status copy_expert(mo_gpu_lanes *lanes, mo_forward *forward, int stage, mo_gpu_service *s,
                              mo_error *err)
 {
@@ -287,8 +288,8 @@ static mo_status copy_expert(mo_gpu_lanes *lanes, mo_forward *forward, int stage
     return status == MO_EDEVICE ? MO_EDEVICE : MO_OK;
 }
 
-/* The list of what crosses, on the stream of the copies: behind them it would be the last to arrive. The second, after a
- * copy that failed, has memory of its own: the first may be on its way. */
+/* Sends the list of fetched experts on the copy stream, before the copies; after them it would arrive last.
+ * The second list, after a failed copy, has separate memory: the first one may be in flight. */
 static mo_status send_list(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
                            int number, int32_t *items, mo_error *err)
 {
@@ -304,7 +305,7 @@ static mo_status send_list(mo_gpu_lanes *lanes, const mo_forward *forward, const
     return copy_list(lanes->link, lanes->link->fetch, list, lanes->scratch->fetched, err);
 }
 
-/* To the file's layout: those that stay in stages are side by side and need one op. */
+/* Converts to the file's layout. Experts in stages are contiguous and need one op. */
 static mo_status straighten(mo_gpu_lanes *lanes, const mo_gpu_service *s, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -322,8 +323,8 @@ static mo_status straighten(mo_gpu_lanes *lanes, const mo_gpu_service *s, mo_err
     return status;
 }
 
-/* The device computes what has arrived beside the stream that waits for the CPU: all of it at once, since every call
- * costs a thread as much as the products of a small expert take. */
+/* The device computes arrived experts outside the stream that waits for the CPU: all at once, because each
+ * call costs a thread as much as the products of a small expert. */
 static mo_status compute(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
                          int32_t items, mo_error *err)
 {
@@ -340,7 +341,7 @@ static mo_status compute(mo_gpu_lanes *lanes, const mo_forward *forward, const m
     return status;
 }
 
-/* Copies [from, to) of what crosses; *failed counts those that did not. */
+/* Copies fetched experts [from, to); *failed counts failures. */
 static mo_status copy_experts(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, int from, int to,
                               int *failed, mo_error *err)
 {
@@ -352,7 +353,7 @@ static mo_status copy_experts(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_s
     return status;
 }
 
-/* Where experts are put in order after they have arrived, the first copy starts before slots are chosen. */
+/* If experts are converted after arrival, the first copy starts before slots are chosen. */
 static mo_status fetch_all(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
     const int first = mo_gpu_core_interleaved(lanes->core, s->layer) ? 1 : 0;
@@ -390,7 +391,7 @@ static mo_status fetch_all(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_serv
     return status == MO_OK ? mo_dstream_after(lanes->link->main, lanes->lane_done, err) : status;
 }
 
-/* The step ends here, and the contents of the reserved slots are unknown: they are empty. */
+/* The step ends here, and the contents of the reserved slots are unknown: empties them. */
 static void forget(mo_gpu_lanes *lanes, const mo_need *needs, const mo_gpu_service *s)
 {
     for (int i = 0; i < s->fetched; i++) {

@@ -1,4 +1,5 @@
-/* The end of a step: its flags, logits, choices and times come back, and those who asked for them get them. */
+/* The end of a step: copies its flags, logits, choices and times back, and passes them to their
+ * requesters. */
 #include "gpu/finish.h"
 
 #include <string.h>
@@ -32,14 +33,15 @@ static mo_status check_flags(mo_gpu *gpu, const mo_forward *forward, mo_error *e
     return MO_OK;
 }
 
-/* Is the row the session's own memory for the logits of a token, where the device may write? */
+/* True if the row is the session's own memory for a token's logits, which the device may write. */
 static bool own_row(const mo_gpu *gpu, const mo_forward *forward, int32_t token, const float *row)
 {
     const mo_slice *s = &forward->slices[forward->w->slice_of[token]];
     return row == mo_gpu_session_of(s->state, gpu)->logits;
 }
 
-/* Rows `at` to `at + count` of a list of `all`, which the device made one after the other from `from` on, to those who want them now. */
+/* Copies rows `at` to `at + count` of a list of `all`, which are consecutive on the device from `from` on, to
+ * the slices that need them now. */
 static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, int64_t count, int64_t all,
                             mo_daddr from, mo_error *err)
 {
@@ -56,7 +58,7 @@ static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, 
         }
         for (rows = 1; !own && i + rows < count && token[i + rows] == token[i] + rows &&
                        !own_row(gpu, forward, token[i + rows], row[i + rows]);
-             rows++) { /* neighbours are staged by one copy */
+             rows++) { /* one copy stages consecutive rows */
         }
         staged |= !own;
         status = mo_gpu_link_get(
@@ -75,7 +77,7 @@ static mo_status fetch_rows(mo_gpu *gpu, const mo_forward *forward, int64_t at, 
     return status;
 }
 
-/* Logits of a batch: only of requested tokens, neighbours together, some at a time. */
+/* Logits of a batch: only for requested tokens, consecutive rows together, some at a time. */
 static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     mo_gpu_ops p = {.core = &gpu->core,
@@ -108,7 +110,7 @@ static mo_status batch_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
     return status;
 }
 
-/* Logits of a small step, which its program made for every token. */
+/* Logits of a small step, which its program computed for every token. */
 static mo_status small_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     int slices;
@@ -120,7 +122,8 @@ static mo_status small_logits(mo_gpu *gpu, const mo_forward *forward, mo_error *
     return fetch_rows(gpu, forward, 0, count, count, from, err);
 }
 
-/* What a layer chose, when nothing has counted it yet: all of it was on the device. Drafts count when they are accepted. */
+/* Counts a layer's choice that was not counted yet: all experts were on the device. Drafts are counted when
+ * accepted. */
 static void count_choice(const mo_forward *forward, int layer, int64_t rows)
 {
     const uint32_t *drafted = mo_forward_note_drafts(forward);
@@ -137,13 +140,14 @@ static void count_choice(const mo_forward *forward, int layer, int64_t rows)
     forward->engine->counters.experts_run += (uint64_t)rows;
 }
 
-/* What layers chose, for those who count or listen. Those that were served, or went expert by expert, were counted then. */
+/* Reports the layers' choices to counters and observers. Layers that were served, or computed expert by
+ * expert, were counted then. */
 static void tell_choices(mo_gpu *gpu, mo_forward *forward, bool small)
 {
     const int64_t stride = mo_gpu_choice_rows(&gpu->scratch, forward->tokens);
     for (int i = gpu->core.first; i < gpu->core.end; i++) {
         const mo_layer *l = &gpu->core.spec->layers[i];
-        if (!l->routed || (small ? gpu->layer_buffer.cpu.layers[i] /* the CPU reported and counted its own */
+        if (!l->routed || (small ? gpu->layer_buffer.cpu.layers[i] /* the CPU counted its own */
                                  : !mo_gpu_batch_stays(gpu, forward, i, true))) {
             continue;
         }
@@ -162,7 +166,7 @@ static void tell_choices(mo_gpu *gpu, mo_forward *forward, bool small)
     }
 }
 
-/* The profile's mode says what becomes of the step's times. */
+/* The profile's mode determines which times are recorded. */
 static mo_status end_clock(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     mo_status status = mo_gpu_lanes_measure_last(&gpu->lanes, err);

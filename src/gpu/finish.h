@@ -4,8 +4,8 @@
 
 #include "gpu/objects.h"
 
-/* After everything was launched: waits for it, brings logits, choices and times to those who asked, and fails where a
- * flag says that the step is worth nothing. */
+/* After all launches: waits for the step, returns logits, choices and times to their requesters, and fails if
+ * a flag marks the step as invalid. */
 mo_status mo_gpu_finish(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err);
 
 #endif

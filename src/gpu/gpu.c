@@ -13,7 +13,7 @@
 
 /* ---- Opening ---------------------------------------------------------------------------------- */
 
-/* Each object knows those below that it uses. */
+/* Connects each object to the objects below that it uses. */
 static void tie(mo_gpu *gpu)
 {
     gpu->layer_buffer.link = &gpu->link;
@@ -67,7 +67,7 @@ static void copy_options(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_o
     gpu->lanes.postfetch = o->postfetch ? *o->postfetch : (mo_postfetch){0};
 }
 
-/* Slots, of the hot cache's choice or as the plan has them, and what fills them. */
+/* Opens slots, as the hot cache or the plan says, and fills them. */
 static mo_status open_slots(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_options *o, mo_error *err)
 {
     const mo_plan_device *plan = &o->placement.plan->device;
@@ -86,7 +86,7 @@ static mo_status open_slots(mo_gpu *gpu, const mo_checkpoint *model, const mo_gp
     return status == MO_OK ? mo_gpu_hot_open_updates(&gpu->hot, model, o->hot, err) : status;
 }
 
-/* The memory from which experts are fetched and layers are streamed is pinned in place. */
+/* Pins the memory from which experts are fetched and layers are streamed. */
 static void adopt_weights(mo_gpu *gpu, const mo_checkpoint *model)
 {
     size_t bytes = 0;
@@ -132,7 +132,7 @@ static mo_status fill_slots(mo_gpu *gpu, const mo_gpu_options *o, mo_error *err)
     return status == MO_OK ? mo_ahead_begin_fill(a, o->requests, o->request_count, err) : status;
 }
 
-/* From the ground up. */
+/* Opens the objects from the bottom up. */
 static mo_status open_objects(mo_gpu *gpu, const mo_checkpoint *model, const mo_gpu_options *o, mo_error *err)
 {
     const mo_plan_device *plan = &o->placement.plan->device;
@@ -148,8 +148,7 @@ static mo_status open_objects(mo_gpu *gpu, const mo_checkpoint *model, const mo_
     if (status == MO_OK) {
         status = mo_gpu_layer_buffer_open(&gpu->layer_buffer, &o->placement, &gpu->memory, err);
     }
-    if (status == MO_OK &&
-        o->first > 0) { /* the head has pinned them: no copy may cross from piece to piece */
+    if (status == MO_OK && o->first > 0) { /* the head has pinned them: no copy may span two pinned pieces */
         adopt_weights(gpu, model);
     }
     if (status == MO_OK) {
@@ -217,7 +216,7 @@ static void close_adapter(void *owner, const mo_lora *lora)
 
 /* ---- Opening and closing ---- */
 
-/* The kind of memory of each layer's blocks, as gpu/session.c has them, where one device has all layers. */
+/* The kind of memory of each layer's blocks, as in gpu/session.c, if one device has all layers. */
 static mo_status list_kinds(mo_gpu *gpu, mo_error *err)
 {
     const int layers = gpu->core.spec->layer_count;

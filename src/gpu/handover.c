@@ -10,7 +10,7 @@ static size_t stream_bytes(const mo_gpu *gpu, int64_t tokens)
     return sizeof(float) * (size_t)(tokens * gpu->core.spec->width);
 }
 
-/* The stream on the device, and where it lies in pinned memory. */
+/* Address of the stream on the device, and in pinned memory. */
 static mo_daddr at(const mo_gpu *gpu, const mo_gpu_block *b)
 {
     return gpu->scratch.step + (mo_daddr)b->x;
@@ -30,7 +30,7 @@ mo_status mo_gpu_handover_give(mo_gpu *gpu, const mo_forward *forward, mo_error 
 {
     const mo_gpu_block b = mo_gpu_block_of(&gpu->scratch, forward->tokens);
     if (!to_host(gpu) && gpu->next->reaches) {
-        return MO_OK; /* it takes it */
+        return MO_OK; /* the next device copies it */
     }
     return mo_gpu_link_get(&gpu->link, gpu->link.main, pinned(to_host(gpu) ? gpu : gpu->next, &b),
                            at(gpu, &b), stream_bytes(gpu, forward->tokens), err);
@@ -44,7 +44,7 @@ void mo_gpu_handover_given(const mo_gpu *gpu, const mo_forward *forward)
     }
 }
 
-/* What a slice's head takes in, of the stream of the step. */
+/* The part of the step's stream that a slice's head reads. */
 typedef struct followed {
     int64_t first;
     size_t bytes; /* 0: nothing */
@@ -52,7 +52,8 @@ typedef struct followed {
 
 static followed followed_of(const mo_gpu *gpu, const mo_slice *s, int64_t first)
 {
-    const int64_t left_out = s->drafts ? 0 : mo_head_leaves_out(s->count); /* few may be accepted */
+    /* with drafts few may be accepted */
+    const int64_t left_out = s->drafts ? 0 : mo_head_leaves_out(s->count);
     return (followed){.first = (first + left_out) * gpu->core.spec->width * (int64_t)sizeof(float),
                       .bytes = s->follow ? stream_bytes(gpu, s->count - left_out) : 0};
 }
@@ -86,7 +87,7 @@ void mo_gpu_handover_shown(const mo_gpu *gpu, const mo_forward *forward)
     }
 }
 
-/* Through RAM after all. */
+/* Copies through RAM. */
 static mo_status take_by_hand(mo_gpu *gpu, const mo_gpu_block *b, int64_t tokens, mo_error *err)
 {
     mo_gpu *before = gpu->before;

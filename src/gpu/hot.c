@@ -1,14 +1,14 @@
-/* The hot cache on the device's slots: a profile chooses what fills them, and how many of them stay spare for exchanges
- * (experts/ahead.h). */
+/* The hot cache in the device's slots: a profile selects the experts that fill them, and the number of spare
+ * slots for exchanges (experts/ahead.h). */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "gpu/hot.h"
 
-/* Generated tokens between two updates. The work that the hot cache follows leaves open when a long request is looked at:
- * its author's updates come after a request, so do ours; but one answer may have thousands of tokens, and neighbours of
- * that work rebalance every few dozen. Each update has the reference's cap of its own. */
+/* Generated tokens between two updates. The work that the hot cache follows updates after a request and does
+ * not treat long requests. Ours updates after a request too; but one answer may have thousands of tokens, and
+ * similar work rebalances every few dozen. Each update has the reference's cap. */
 enum { WINDOW = 64 };
 
 static void count_slots(const mo_gpu_hot *h, int moves, mo_vram_layer *shapes)
@@ -19,7 +19,7 @@ static void count_slots(const mo_gpu_hot *h, int moves, mo_vram_layer *shapes)
     }
     for (int i = 0; i < h->core->spec->layer_count && moves > 0; i++) {
         if (shapes[i].bytes > 0 && mo_hot_capacity_first(shapes, i) == i) {
-            shapes[i].slots += moves; /* no layer's own: the pool of this size has them */
+            shapes[i].slots += moves; /* not of a layer: they belong to the pool of this size */
         }
     }
 }
@@ -81,7 +81,7 @@ mo_store_request *mo_gpu_hot_requests(const mo_gpu_hot *h)
     return list;
 }
 
-/* What a pick that misses costs: both lanes share such work where experts are fetched at all. */
+/* Cost of a pick that misses: both lanes share such work if experts are fetched at all. */
 static mo_exchange_rates rates_of(const void *owner)
 {
     const mo_gpu_hot *h = owner;

@@ -1,4 +1,5 @@
-/* Hot: the hot cache on a device. A profile chooses what fills the slots, and updates plan exchanges. Private to the gpu's files. */
+/* Hot: the hot cache on a device. A profile selects the experts in the slots, and updates plan exchanges.
+ * Private to gpu/. */
 #ifndef MO_GPU_HOT_H
 #define MO_GPU_HOT_H
 
@@ -11,20 +12,20 @@
 typedef struct mo_gpu_hot {
     mo_gpu_memory *memory;
     const mo_gpu_core *core;
-    const mo_gpu_lanes *lanes; /* what a miss costs */
+    const mo_gpu_lanes *lanes; /* cost of a miss */
     mo_ahead *ahead;
     mo_gpu_mover *mover;
-    mo_packing packing;    /* until the slots are filled */
-    mo_hot_update *update; /* exchanges, those by hand also where the policy has the slots */
+    mo_packing packing;    /* valid until the slots are filled */
+    mo_hot_update *update; /* exchanges; manual ones also if the policy manages the slots */
 } mo_gpu_hot;
 
-/* Chooses what the slots hold by the request's profile (h->packing), opens the mover if there will be exchanges, and says in
- * `shapes` how many slots each layer has. */
+/* Selects the contents of the slots by the request's profile (h->packing), opens the mover if there will be
+ * exchanges, and sets the number of slots of each layer in `shapes`. */
 mo_status mo_gpu_hot_choose(mo_gpu_hot *h, const mo_checkpoint *model, const mo_hot_request *request,
                             const mo_plan_device *plan, mo_vram_layer *shapes, mo_error *err);
-/* What it chose, in this order; free() it. NULL: no memory. */
+/* The selected experts, in order; free() it. NULL: out of memory. */
 mo_store_request *mo_gpu_hot_requests(const mo_gpu_hot *h);
-/* request NULL: exchanges by hand alone. */
+/* request NULL: only manual exchanges. */
 mo_status mo_gpu_hot_open_updates(mo_gpu_hot *h, const mo_checkpoint *model, const mo_hot_request *request,
                                   mo_error *err);
 void mo_gpu_hot_close(mo_gpu_hot *h);

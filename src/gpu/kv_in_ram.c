@@ -117,7 +117,7 @@ bool mo_gpu_kv_in_ram_same(const mo_gpu_kv_in_ram *kv_in_ram, mo_daddr a, mo_dad
 
 /* ---- Copies ------------------------------------------------------------------------------------ */
 
-/* By the host itself, after all that the stream has to do. */
+/* Copies on the host, after everything enqueued on the stream. */
 static mo_status copy_here(const mo_gpu_kv_in_ram *kv_in_ram, mo_dstream *stream, void *to, const void *from,
                            int64_t bytes, mo_error *err)
 {

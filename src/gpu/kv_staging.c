@@ -24,7 +24,7 @@ static bool invites_somewhere(const mo_gpu *gpu, const mo_slice *s)
     return any;
 }
 
-/* The first of the batch, as many as the tables have space for. */
+/* Lists the first slices of the batch, as many as fit the tables. */
 static void list_staged(const mo_gpu *gpu, const mo_forward *forward, int64_t limit, mo_gpu_kv_staging *g)
 {
     int64_t used = 0;
@@ -38,13 +38,13 @@ static void list_staged(const mo_gpu *gpu, const mo_forward *forward, int64_t li
     }
 }
 
-/* ---- Where they are ----------------------------------------------------------------------------- */
+/* ---- Locations ----------------------------------------------------------------------------------- */
 
 /* The data for the device, in RAM. */
 typedef struct sent {
     mo_gpu_kv_staging_list at;
     mo_dplace *places;
-    mo_dstate *states; /* [guests][layers] */
+    mo_dstate *states; /* [staged slices][layers] */
     mo_daddr *entries;
     mo_daddr seen; /* its address on the device */
 } sent;
@@ -76,7 +76,8 @@ static int64_t stride_of(const mo_state *state, int layer)
     return mo_block_aligned(state->there.layer[layer].bytes);
 }
 
-/* Blocks of one slice from *at on, as far as there is space; those that are in VRAM anyway stay there. */
+/* Assigns space from *at on to blocks of one slice, as far as it lasts; blocks that are in VRAM already stay
+ * there. */
 static void place_slice(const mo_gpu *gpu, const mo_state *state, int layer, int64_t blocks, mo_daddr *at,
                         mo_daddr *entry, mo_dstate *d)
 {
@@ -90,12 +91,12 @@ static void place_slice(const mo_gpu *gpu, const mo_state *state, int layer, int
         *at += comes ? stride : 0;
         even &= entry[n] == entry[0] + (mo_daddr)n * stride;
     }
-    d->length = blocks; /* no more is visible */
+    d->length = blocks; /* later blocks are not visible */
     d->first = even ? entry[0] : 0;
     d->stride = even ? (int64_t)stride : 0;
 }
 
-/* Every layer has all of the space. */
+/* Every layer uses the same space. */
 static int64_t place_all(const mo_gpu *gpu, const mo_forward *forward, const mo_gpu_kv_staging *g,
                          const sent *t)
 {
@@ -120,7 +121,7 @@ static int64_t place_all(const mo_gpu *gpu, const mo_forward *forward, const mo_
     return used;
 }
 
-/* As in the step's block, except for the tables of staged slices. */
+/* As in the step's block, except the tables of staged slices. */
 static void write_places(const mo_gpu *gpu, const mo_forward *forward, const mo_gpu_kv_staging *g,
                          const sent *t)
 {
@@ -158,9 +159,9 @@ mo_daddr mo_gpu_kv_staging_positions(const mo_gpu_kv_staging *g, const mo_gpu *g
     return g->count && gpu->kv_in_ram.layers[layer] ? gpu->scratch.kv_staging : 0;
 }
 
-/* ---- How they arrive ----------------------------------------------------------------------------- */
+/* ---- Copies --------------------------------------------------------------------------------------- */
 
-/* Blocks that follow each other on both sides cross together. */
+/* Blocks that are consecutive on both sides are copied together. */
 static mo_status bring_slice(mo_gpu *gpu, const mo_state *state, int layer, int64_t blocks,
                              const mo_daddr *entry, mo_error *err)
 {

@@ -6,11 +6,11 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-/* First guesses, corrected by what is measured while running. */
+/* Initial estimates, corrected by measurements while running. */
 #define CPU_BYTES_S  40e9
 #define LINK_BYTES_S 12e9
 
-/* The rates to begin with. */
+/* The initial rates. */
 static mo_lanes begin_rates(double alone_bytes_s, double cpu_bytes_s, double link_bytes_s)
 {
     const double cpu = cpu_bytes_s > 0 ? cpu_bytes_s : CPU_BYTES_S;
@@ -66,7 +66,8 @@ mo_gpu_ops mo_gpu_lanes_ops(const mo_gpu_lanes *lanes, const mo_forward *forward
 
 /* ---- Waiting for the device ------------------------------------------------------------------- */
 
-/* The host looks whether the device still lives after waiting so long for it, and gives it up in the end. */
+/* Intervals of waiting for the device: after which the host checks whether it is alive, spins no longer, and
+ * gives up. */
 #define LOOK_NS    ((int64_t)50 * 1000 * 1000)
 #define SPIN_NS    ((int64_t)50 * 1000)
 #define GIVE_UP_NS ((int64_t)20 * 1000 * 1000 * 1000)

@@ -15,8 +15,9 @@ static bool on_disk(const mo_gpu_layer_buffer *p, int layer)
     return p->tiers && p->tiers->layers && p->tiers->experts->layer[layer] >= 0;
 }
 
-/* Which buffer each streamed layer has, and which are streamed in small steps too. Layers of the CPU take turns of their
- * own, so that the others keep their buffers wherever those are computed. */
+/* Assigns a buffer to each streamed layer, and lists those that are also streamed in small steps. Layers of
+ * the CPU have a separate sequence of buffers, so that the others keep their buffers wherever those are
+ * computed. */
 static mo_status assign_buffers(mo_gpu_layer_buffer *p, const mo_layer_location *locations, mo_error *err)
 {
     p->small = malloc(sizeof *p->small * ((size_t)p->count + 1));
@@ -130,7 +131,7 @@ static mo_daddr slot_of(const mo_gpu_layer_buffer *p, const mo_streamed_layer *l
     return p->memory + (mo_daddr)(l->slot * p->slot_bytes);
 }
 
-/* The layer of a position of the endless stream. */
+/* The layer at a position of the endless stream. */
 static mo_streamed_layer *layer_at(const mo_gpu_layer_buffer *p, uint64_t position)
 {
     return p->batch ? &p->layers[position % (uint64_t)p->count]
@@ -176,7 +177,7 @@ mo_status mo_gpu_layer_buffer_ready(mo_gpu_layer_buffer *p, mo_error *err)
 
 /* ---- Streaming ------------------------------------------------------------------------------------ */
 
-/* What the layer's last copy took. */
+/* Adds the duration of the layer's last copy. */
 static void measure(mo_gpu_layer_buffer *p, mo_streamed_layer *l)
 {
     mo_error ignored = {0};
@@ -197,7 +198,7 @@ void mo_gpu_layer_buffer_measure(mo_gpu_layer_buffer *p)
     }
 }
 
-/* The slot in RAM that was copied from is filled anew. *free: it is, or nothing was held. */
+/* Releases the RAM slot of the last copy for refilling. *free_now: it is released, or none was held. */
 static mo_status release_held(mo_gpu_layer_buffer *p, bool wait, bool *free_now, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -223,8 +224,8 @@ static mo_status copy_layer(mo_gpu_layer_buffer *p, const mo_streamed_layer *l, 
     return status;
 }
 
-/* Sends the layer of the next position. *sent stays false when its slot is in use, or the disk would have to be waited
- * for and nobody wants to. */
+/* Sends the layer of the next position. *sent stays false if its slot is in use, or (without `wait`) if it
+ * would have to wait for the disk. */
 static mo_status send(mo_gpu_layer_buffer *p, bool wait, bool *sent, mo_error *err)
 {
     mo_streamed_layer *l = layer_at(p, p->asked);
@@ -246,7 +247,7 @@ static mo_status send(mo_gpu_layer_buffer *p, bool wait, bool *sent, mo_error *e
         }
         p->held = l->layer;
     }
-    measure(p, l); /* one that was sent ahead of the step before */
+    measure(p, l); /* of a copy that was sent before this step */
     l->timed = false;
     if (p->used[slot]) {
         status = mo_dstream_after(p->stream, p->done[slot], err);
@@ -255,7 +256,7 @@ static mo_status send(mo_gpu_layer_buffer *p, bool wait, bool *sent, mo_error *e
         status = mo_event_record(l->began, p->stream, err);
     }
     if (status == MO_OK && copy_layer(p, l, slot_of(p, l), err) != MO_OK) {
-        p->link->failed++; /* once more; a link that fails twice is not to be trusted */
+        p->link->failed++; /* retry once; a link that fails twice is unreliable */
         status = err->status == MO_EDEVICE ? MO_EDEVICE
                                            : mo_gpu_link_vital(copy_layer(p, l, slot_of(p, l), err), err);
     }
@@ -271,7 +272,7 @@ static mo_status send(mo_gpu_layer_buffer *p, bool wait, bool *sent, mo_error *e
     return status;
 }
 
-/* To the file's layout; after that the slot is free. */
+/* Converts to the file's layout, which frees the slot. */
 static mo_status restore(mo_gpu_layer_buffer *p, const mo_streamed_layer *l, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -322,7 +323,7 @@ mo_status mo_gpu_layer_buffer_leave(mo_gpu_layer_buffer *p, int layer, mo_error 
     return status;
 }
 
-/* From the first layer on; what was sent ahead was for nothing. */
+/* Restarts at the first layer; prefetched layers are dropped. */
 static void begin_anew(mo_gpu_layer_buffer *p)
 {
     p->head = p->asked = 0;

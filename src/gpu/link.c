@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/status.h"
 
-/* Host memory is pinned in pieces, so that a system that refuses all of it may still grant some. */
+/* Host memory is pinned in pieces: a system that refuses all of it may still allow some. */
 #define ADOPT_PIECE ((size_t)1 << 30)
 
 mo_status mo_gpu_link_open(mo_gpu_link *link, mo_device *device, size_t pin_bytes, mo_error *err)
@@ -76,7 +76,7 @@ bool mo_gpu_link_pinned(const mo_gpu_link *link, const uint8_t *at)
 
 /* ---- Copies ------------------------------------------------------------------------------------- */
 
-/* How far a copy from here may go at once: it may not cross from one pinned piece to the next. */
+/* Bytes that one copy from here may have: it may not span two pinned pieces. */
 static size_t pinned_run(const mo_gpu_link *link, const uint8_t *from, size_t run)
 {
     const mo_adopted *a = adopted_at(link, from);
@@ -140,7 +140,7 @@ bool mo_gpu_link_again(mo_gpu_link *link, mo_dstream *stream, int *tries, mo_sta
     if (*status == MO_EDEVICE || (*status == MO_OK && *tries == 0)) {
         return false;
     }
-    if (*status == MO_OK) { /* the second try: whatever is wrong with it shows now */
+    if (*status == MO_OK) { /* second try: report its error now */
         *status = mo_dstream_wait(stream, err);
         return false;
     }
@@ -175,7 +175,7 @@ mo_status mo_gpu_link_launch(const mo_gpu_link *link, mo_dstream *stream, const 
     for (int i = 0; i < count && status == MO_OK; i++) {
         const int64_t began = link->watch ? mo_clock_ns() : 0;
         status = mo_op_launch(stream, &ops[i], err);
-        if (link->watch && status == MO_OK) { /* a benchmark wants to know how long each lasts */
+        if (link->watch && status == MO_OK) { /* a benchmark measures each op */
             status = mo_dstream_wait(stream, err);
             link->watch->seconds[ops[i].kind] += (double)(mo_clock_ns() - began) * 1e-9;
             link->watch->count[ops[i].kind]++;

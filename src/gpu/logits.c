@@ -12,7 +12,8 @@ static mo_daddr row_at(const mo_gpu *gpu, int64_t place)
     return gpu->scratch.logits + (mo_daddr)(place * gpu->core.spec->vocab * (int64_t)sizeof(float));
 }
 
-/* A row that cannot be copied is lost, and with it nothing else: the session makes it again when it is fed. */
+/* A row that cannot be copied is lost, without other consequences: the session computes it again when it is
+ * fed. */
 static mo_status bring(mo_gpu *gpu, int place, mo_error *err)
 {
     mo_gpu_session *s = gpu->kept_logits[place];
@@ -26,7 +27,7 @@ static mo_status bring(mo_gpu *gpu, int place, mo_error *err)
         status = mo_dstream_wait(gpu->link.main, err);
     }
     if (status != MO_EDEVICE) {
-        atomic_store(&s->lost, status != MO_OK); /* first: it must never appear neither kept nor lost */
+        atomic_store(&s->lost, status != MO_OK); /* set first: it must never appear neither kept nor lost */
         mo_gpu_session_drop_row(gpu, s);
     }
     return status;
@@ -74,13 +75,13 @@ mo_pick *mo_gpu_logits_stays(const mo_gpu *gpu, const mo_forward *forward, int32
     return own && count <= GPU_LOGITS_KEPT && s->pick && mo_pick_plain(s->pick) ? s->pick : NULL;
 }
 
-/* The device that makes logits. */
+/* The device that computes logits. */
 static mo_gpu *last_of(mo_gpu *head)
 {
     return mo_gpu_with_layer(head, head->core.spec->layer_count - 1);
 }
 
-/* The row at this place is the session's. */
+/* Assigns the row at this index to the session. */
 static void keep(mo_gpu *gpu, mo_gpu_session *s, int64_t place)
 {
     gpu->kept_logits[place] = s;

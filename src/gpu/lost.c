@@ -8,7 +8,7 @@
 #include "gpu/logits.h"
 #include "gpu/session.h"
 
-/* ---- When it happens ---- */
+/* ---- Detection ---- */
 
 void mo_gpu_give_up(mo_gpu *gpu)
 {
@@ -18,7 +18,7 @@ void mo_gpu_give_up(mo_gpu *gpu)
         mo_dreply *reply = mo_gpu_reply_of(&gpu->scratch, i);
         __atomic_store_n(&reply->abort, 1, __ATOMIC_RELEASE);
     }
-    mo_dstream_wait(gpu->link.lane, &ignored); /* a lost device fails here at once, which is known already */
+    mo_dstream_wait(gpu->link.lane, &ignored); /* a lost device fails here at once, as expected */
     mo_dstream_wait(gpu->link.main, &ignored);
     mo_dstream_wait(gpu->link.fetch, &ignored);
     for (int i = 0; i < layers; i++) {
@@ -31,21 +31,21 @@ void mo_gpu_give_up(mo_gpu *gpu)
     mo_gpu_layer_buffer_abort(&gpu->layer_buffer);
 }
 
-/* A device that is lost fails every call at once. */
+/* A lost device fails every call at once. */
 static bool is_gone(const mo_gpu *gpu)
 {
     mo_error ignored = {0};
     return mo_dstream_wait(gpu->link.main, &ignored) == MO_EDEVICE;
 }
 
-/* The device is no longer used, and no session finds its logits there. */
+/* Stops using the device; no session finds its logits there. */
 static void leave(mo_gpu *gpu)
 {
     mo_gpu_give_up(gpu);
     for (int i = 0; i < GPU_LOGITS_KEPT; i++) {
         mo_gpu_session *s = gpu->kept_logits[i];
         if (s) {
-            atomic_store(&s->lost, true); /* first: it must never appear neither kept nor lost */
+            atomic_store(&s->lost, true); /* set first: it must never appear neither kept nor lost */
             mo_gpu_session_drop_row(gpu, s);
         }
     }
@@ -58,7 +58,7 @@ static void leave(mo_gpu *gpu)
     gpu->lost = true;
 }
 
-/* The CPU reads the layers of lost devices that are on disk, and no others. */
+/* Makes the CPU read the layers of lost devices that are on disk, and no others. */
 static bool read_layers(const mo_gpu *head)
 {
     const mo_tiers *tiers = head->layer_buffer.tiers;
@@ -113,7 +113,7 @@ bool mo_gpu_lost_find(mo_gpu *head, const mo_error *why)
         found += gone[gpu->part];
         left += !gpu->lost;
     }
-    for (mo_gpu *gpu = head; gpu && found == 0; gpu = gpu->next) { /* it is there, but it failed */
+    for (mo_gpu *gpu = head; gpu && found == 0; gpu = gpu->next) { /* the device exists, but it failed */
         gone[gpu->part] = !gpu->lost && gpu->failed;
         found += gone[gpu->part];
     }
@@ -127,7 +127,7 @@ bool mo_gpu_lost_find(mo_gpu *head, const mo_error *why)
     return goes_on && read_layers(head);
 }
 
-/* ---- Afterwards ---- */
+/* ---- Computing its layers ---- */
 
 mo_status mo_gpu_lost_run(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {

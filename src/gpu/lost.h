@@ -1,19 +1,19 @@
-/* Lost: a step that is given up, and the share of a device that is lost while others of the row go on. The CPU computes its
- * layers, with their states in RAM and whatever of their matrices and experts is on disk read from there; the others keep
- * theirs. Private to the gpu's files. */
+/* Lost: aborted steps, and the layers of a lost device while others continue. The CPU computes these layers
+ * with their states in RAM, and reads matrices and experts that are on disk from there. The other devices
+ * keep their layers. Private to gpu/. */
 #ifndef MO_GPU_LOST_H
 #define MO_GPU_LOST_H
 
 #include "gpu/objects.h"
 
-/* A step was given up on this device: ends its waits for the host; nothing is in flight afterwards. */
+/* Aborts a step on this device: ends its waits for the host; nothing is in flight afterwards. */
 void mo_gpu_give_up(mo_gpu *gpu);
 
-/* In a turn, after a failure that `why` tells: which devices are lost? False: all of them, or what is left cannot go on alone.
- * Otherwise the blocks of sessions that were there have other memory, and nothing of what they held. */
+/* In a turn, after the failure `why`: finds the lost devices. False: all are lost, or the rest cannot
+ * continue. Otherwise the blocks of sessions that were there get other memory, without their contents. */
 bool mo_gpu_lost_find(mo_gpu *head, const mo_error *why);
 
-/* The device's part of a step. */
+/* Computes the device's part of a step. */
 mo_status mo_gpu_lost_run(mo_gpu *gpu, mo_forward *forward, mo_error *err);
 
 #endif

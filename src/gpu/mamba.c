@@ -1,10 +1,10 @@
-/* The mixer of Mamba as ops, in the order of the CPU's (engine/mamba.c). */
+/* The Mamba mixer as ops, in the same order as on the CPU (engine/mamba.c). */
 #include "gpu/ops.h"
 
-/* Where the rows of a layer are: in a step with drafts apart from those of other layers (gpu/drafts.h). */
+/* Memory of a layer's rows: in a step with drafts separate from other layers (gpu/drafts.h). */
 typedef struct mamba_rows {
     mo_daddr before, parts, dt;
-    mo_dacts after; /* of the first kind also codes; of the second values alone */
+    mo_dacts after; /* first kind: with quantized values; second kind: only floats */
     mo_daddr slices;
     mo_state_use state;
 } mamba_rows;
@@ -53,7 +53,7 @@ static void add_convolution(mo_gpu_ops *p, int layer, const mamba_rows *r)
                              .state = r->state};
 }
 
-/* The first kind: from the convolution's result to the steps of all channels. */
+/* First kind: from the convolution's result to the step widths of all channels. */
 static void add_widths(mo_gpu_ops *p, int layer, const mamba_rows *r)
 {
     const mo_mamba *m = &p->core->spec->layers[layer].mamba;

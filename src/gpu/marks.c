@@ -5,7 +5,8 @@
 
 #include "base/status.h"
 
-/* On an H200 such a step of 24 layers takes some hundred graphs instead of one, half as long again (by calculation). */
+/* On an H200 such a step of 24 layers takes about a hundred graphs instead of one, and half as long again (by
+ * calculation). */
 enum { EVERY = 512 };
 
 mo_status mo_gpu_marks_open(mo_gpu_marks *m, mo_device *device, int layers, mo_error *err)
@@ -63,7 +64,7 @@ mo_status mo_gpu_marks_put(mo_gpu_marks *m, int layer, mo_gpu_mark mark, mo_dstr
     return status;
 }
 
-/* Nanoseconds from one mark to another; 0 where one is missing. */
+/* Nanoseconds between two marks; 0: one is missing. */
 static mo_status between(const mo_gpu_marks *m, int layer, mo_gpu_mark from, mo_gpu_mark to, int64_t *ns,
                          mo_error *err)
 {

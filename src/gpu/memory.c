@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "device/op.h"
 
-/* As devices count it. */
+/* Rounded as devices allocate. */
 static int64_t aligned(int64_t bytes)
 {
     return (bytes + MO_OP_ALIGN - 1) / MO_OP_ALIGN * MO_OP_ALIGN;

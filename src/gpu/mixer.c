@@ -1,11 +1,11 @@
-/* The first half of a layer as ops: its mixer, the stream, and the choice of experts. The order is that of the CPU's forward;
- * what stands in its files about why is not repeated here. */
+/* The first half of a layer as ops: its mixer, the stream, and the choice of experts. The order is that of
+ * the CPU's code, whose comments explain it. */
 #include <math.h>
 
 #include "gpu/ops.h"
 #include "numeric/delta.h"
 
-/* x += mixer's output, and what the feed-forward part reads. */
+/* x += mixer's output, and the feed-forward part's input. */
 static void add_mixer(mo_gpu_ops *p, int layer)
 {
     const mo_layer *l = &p->core->spec->layers[layer];
@@ -42,7 +42,7 @@ static void multiply_out(mo_gpu_ops *p, int layer, const mo_linear *out, mo_dact
     mo_gpu_ops_adapt(p, out, mixed, p->scratch->y, width);
 }
 
-/* What every token's queries are multiplied by, or 0. */
+/* The factor of each token's queries, or 0. */
 static mo_daddr q_factor_of(const mo_gpu_ops *p, const mo_gpu_block *b)
 {
     return p->core->spec->temper.scale != 0.0 ? mo_gpu_block_at(p, b->q_factor) : 0;
@@ -118,7 +118,8 @@ static mo_op_attend *add_attend(mo_gpu_ops *p, int layer, mo_dacts mixed, int64_
     return op;
 }
 
-/* Tokens first .. end - 1 chunk by chunk, of as many tokens as there is space for what chunks leave. */
+/* Attention of tokens first .. end - 1 chunk by chunk, for as many tokens at a time as the memory for chunk
+ * results allows. */
 static void attend_by_chunks(mo_gpu_ops *p, int layer, mo_dacts mixed, int64_t end, int64_t chunks)
 {
     const mo_attention *a = &p->core->spec->layers[layer].attention;
@@ -132,8 +133,9 @@ static void attend_by_chunks(mo_gpu_ops *p, int layer, mo_dacts mixed, int64_t e
     }
 }
 
-/* Sessions that decode together have no keys in common: their tokens' attention goes chunk by chunk. So does that of a batch with drafts,
- * which are too few to fill a device otherwise, unless the keys come from RAM. Tokens of longer slices share what they read. */
+/* Sessions that decode together share no keys, so their tokens attend chunk by chunk. So do those of a batch
+ * with drafts, which would otherwise be too few to fill a device, unless the keys come from RAM. Tokens of
+ * longer slices share their reads. */
 static void attend_all(mo_gpu_ops *p, int layer, mo_dacts mixed)
 {
     if (p->drafts && !p->kv_staging && p->tokens > GPU_SMALL) {
@@ -146,7 +148,7 @@ static void attend_all(mo_gpu_ops *p, int layer, mo_dacts mixed)
     }
 }
 
-/* In place: every value is read and written by the same thread. */
+/* In place: each value is read and written by one thread. */
 static void gate_heads(mo_gpu_ops *p, int layer, mo_dacts mixed)
 {
     const mo_attention *a = &p->core->spec->layers[layer].attention;
@@ -272,14 +274,14 @@ static void prepare_index(mo_gpu_ops *p, int layer)
         .scale = a->index.scale};
 }
 
-/* Positions that a token of the step may see: no more than this many. */
+/* Upper bound of the positions visible to a token of the step. */
 static int64_t positions_seen(const mo_gpu_ops *p)
 {
     const int64_t most = p->chunks * mo_kv_chunk(p->kv);
     return most < p->scratch->index.stride ? most : p->scratch->index.stride;
 }
 
-/* What is kept of tokens first .. first + count - 1. */
+/* Selects the kept positions of tokens first .. first + count - 1. */
 static void keep(mo_gpu_ops *p, int layer, mo_daddr places, int64_t first, int64_t count)
 {
     const mo_attention *a = &p->core->spec->layers[layer].attention;
@@ -303,7 +305,7 @@ static void keep(mo_gpu_ops *p, int layer, mo_daddr places, int64_t first, int64
                      .tail = (int32_t)mo_attention_tail(a)};
 }
 
-/* Their attention, over a cache of what is kept. */
+/* Their attention over a cache of the kept positions. */
 static void attend_gathered(mo_gpu_ops *p, int layer, mo_dacts mixed, mo_daddr places, int64_t first,
                             int64_t count)
 {
@@ -335,7 +337,7 @@ static void attend_gathered(mo_gpu_ops *p, int layer, mo_dacts mixed, mo_daddr p
     }
 }
 
-/* Attention where tokens may see more positions than are kept, some tokens at a time. */
+/* Attention of tokens that may see more positions than are kept, some tokens at a time. */
 static void attend_kept(mo_gpu_ops *p, int layer, mo_dacts mixed)
 {
     const mo_attention *a = &p->core->spec->layers[layer].attention;
@@ -354,7 +356,7 @@ static bool keeps_some(const mo_gpu_ops *p, const mo_attention *a)
     return a->index.top && p->chunks * mo_kv_chunk(p->kv) > a->index.top;
 }
 
-/* The indexer's products that read what queries read, with the layer's. */
+/* The indexer's products with the input of the queries, together with the layer's. */
 static void multiply_queries(mo_gpu_ops *p, int layer, mo_dacts reads)
 {
     const mo_attention *a = &p->core->spec->layers[layer].attention;
@@ -386,7 +388,7 @@ static void mix_latent(mo_gpu_ops *p, int layer)
         mo_gpu_op_multiply(in, &c->q, p->scratch->latent.q, c->q.rows);
         mo_gpu_ops_adapt(p, &a->q, mo_gpu_in_of(p), p->scratch->latent.q, c->q.rows);
         mo_gpu_ops_adapt(p, &a->k, mo_gpu_in_of(p), p->scratch->k, a->k_len);
-    } else { /* normed like the residual stream, to which nothing is added here */
+    } else { /* normed like the residual stream, without adding anything */
         mo_gpu_op_multiply(in, &c->latent.q_a, p->scratch->q, c->latent.q_a.rows);
         mo_gpu_op_multiply(in, &c->index.k, p->scratch->index.k, a->index.length);
         mo_gpu_op_multiply(in, &c->index.share, p->scratch->index.share, a->index.heads);
@@ -421,7 +423,8 @@ static void mix_latent(mo_gpu_ops *p, int layer)
 
 /* ---- Recurrent layers -------------------------------------------------------------------------- */
 
-/* Where the rows of a recurrent layer are: of a step with drafts apart from those of other layers, until the accepted ones are applied. */
+/* Memory of a recurrent layer's rows: in a step with drafts separate from other layers, until the accepted
+ * ones are applied. */
 static mo_gpu_draft_inputs rows_of(const mo_gpu_ops *p, int layer, int64_t channels)
 {
     return p->drafts ? p->drafts->inputs[layer]
@@ -488,7 +491,8 @@ static void add_recurrence(mo_gpu_ops *p, int layer, mo_daddr slices, mo_state_u
                       .decay = (int32_t)d->decay};
 }
 
-/* Alpha and gate, and what they may read instead of what the mixer reads; the space of that is what the feed-forward part fills later. */
+/* Alpha and gate, with their separate inputs if any; the feed-forward part later reuses the memory of
+ * those. */
 static void multiply_gates(mo_gpu_ops *p, int layer, mo_op_product *in, mo_daddr alphas)
 {
     const mo_delta *d = &p->core->spec->layers[layer].delta;
@@ -627,7 +631,7 @@ void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer)
     case MO_MIXER_DELTA: mix_delta(p, layer); break;
     case MO_MIXER_SHORT_CONV: mix_short_conv(p, layer); break;
     case MO_MIXER_MAMBA: mo_gpu_ops_mamba(p, layer); break;
-    case MO_MIXER_NONE: return; /* what the feed-forward part reads is there */
+    case MO_MIXER_NONE: return; /* the feed-forward part's input is ready */
     }
     add_mixer(p, layer);
 }

@@ -46,7 +46,7 @@ static mo_status begin(void *owner, int number, int layer, int expert, mo_daddr 
     const mo_daddr first = interleaved ? stage_of(m, number) : to;
     mo_status status = MO_OK;
     int tries = 0;
-    if (interleaved && !m->stages && m->experts->crossing) { /* late ones go to the same place */
+    if (interleaved && !m->stages && m->experts->crossing) { /* late copies use the same memory */
         status = mo_dstream_after(m->stream, m->experts->crossing, err);
         if (status != MO_OK) {
             return status;
@@ -75,7 +75,7 @@ static mo_status wait(void *owner, mo_error *err)
     return mo_dstream_wait(m->stream, err);
 }
 
-/* A batch may have filled windows ahead: they are in the stages that exchanges by hand use. */
+/* A batch may have prefetched into windows, in the stages that manual exchanges use. */
 static mo_status settle(void *owner, mo_error *err)
 {
     const mo_gpu_mover *m = owner;

@@ -1,5 +1,5 @@
-/* Mover: copies experts from RAM to the device's slots on a stream of its own, beside the steps (experts/ahead.h decides which).
- * Private to the gpu's files. */
+/* Mover: copies experts from RAM to the device's slots on a separate stream, in parallel with steps
+ * (experts/ahead.h decides which). Private to gpu/. */
 #ifndef MO_GPU_MOVER_H
 #define MO_GPU_MOVER_H
 
@@ -11,16 +11,17 @@ typedef struct mo_gpu_mover {
     mo_dstream *stream;
     mo_event *ready[MO_AHEAD_MOVES];
     int count;
-    /* Where RAM has another layout each copy passes through a stage. Without stages of its own it uses those of the experts,
-     * which only between steps are free. */
+    /* If RAM has another layout, each copy passes through a stage. Without own stages it uses those of the
+     * experts, which are free only between steps. */
     mo_daddr stages;
-    int64_t stage_bytes; /* of all its own */
+    int64_t stage_bytes; /* bytes of its own stages */
 } mo_gpu_mover;
 
-/* `moves` copies at once with stage_bytes for their stages; 0 moves: as many as the experts have stages for, between steps. */
+/* `moves` concurrent copies with stage_bytes for their stages; 0 moves: as many as the experts have stages,
+ * between steps. */
 mo_status mo_gpu_mover_open(mo_gpu_mover *m, mo_gpu_memory *memory, int moves, int64_t stage_bytes,
                             mo_error *err);
-void mo_gpu_mover_close(mo_gpu_mover *m); /* a zeroed one is allowed */
+void mo_gpu_mover_close(mo_gpu_mover *m); /* a zeroed struct is allowed */
 
 /* For experts/ahead.h. */
 mo_mover mo_gpu_mover_of(mo_gpu_mover *m);

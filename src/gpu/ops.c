@@ -1,4 +1,4 @@
-/* Ops around layers: the first norm, the meetings with the host, the logits; and launching what was planned. */
+/* Ops around layers: the first norm, synchronization with the host, the logits; and launching planned ops. */
 #include "gpu/ops.h"
 
 /* ---- Adding one op ---------------------------------------------------------------------------- */
@@ -214,7 +214,7 @@ void mo_gpu_ops_hand_back(mo_gpu_ops *p, int from, int to)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
-/* The stream was normed for the output. */
+/* The stream has been normed for the output. */
 void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows, int64_t place)
 {
     const int64_t vocab = p->core->spec->vocab;

@@ -1,5 +1,5 @@
-/* Ops: what a step is made of, appended to a list that programs are made of or that is launched as it is. A layer's halves
- * are mixer.c and feed_forward.c; ops.c has what is around layers. Private to the gpu's files. */
+/* Ops: the operations of a step, appended to a list that becomes programs or is launched directly. mixer.c
+ * and feed_forward.c have the two halves of a layer; ops.c has the ops around layers. Private to gpu/. */
 #ifndef MO_GPU_OPS_H
 #define MO_GPU_OPS_H
 
@@ -17,19 +17,20 @@ typedef struct mo_gpu_ops {
     const mo_gpu_scratch *scratch;
     const mo_vram *vram;
     int64_t tokens, chunks, slices;
-    int64_t whole; /* tokens of the step that these are all or a piece of; of a batch */
-    /* The first tokens of a batch that are alone in their slices, and the most chunks one of them sees. */
+    int64_t whole; /* tokens of the whole batch, if these are a piece of it */
+    /* The first tokens of a batch that are single in their slices, and the most chunks that one of them
+     * sees. */
     int64_t singles, single_chunks;
     mo_kv_type kv;
     mo_daddr kv_staging;         /* mo_dplace[tokens] if the KV cache is staged (gpu/kv_staging.h); 0 */
-    mo_daddr features;           /* of a batch: what rows of pictures add behind the layer; 0: nothing */
-    const mo_adapting *adapting; /* of a step whose tokens have adapters; NULL: none has */
+    mo_daddr features;           /* in a batch: vectors that rows of pictures add after the layer; 0: none */
+    const mo_adapting *adapting; /* if tokens of the step have adapters; NULL: none */
     const mo_gpu_adapters *adapters;
-    const mo_gpu_drafts *drafts; /* of a step with drafts; NULL: it has none */
-    const mo_gpu_bf16 *bf16;     /* of a batch whose products may be in bfloat16; NULL: they are exact */
-    bool
-        keeps; /* while programs are made: the host may leave out picks of this layer, and says which it keeps */
-    int streamed; /* while programs are made: the streamed layer that the ops so far read; -1: none */
+    const mo_gpu_drafts *drafts; /* in a step with drafts; NULL: no drafts */
+    const mo_gpu_bf16 *bf16;     /* in a batch whose products may use bfloat16; NULL: exact */
+    /* while making programs: the host may skip picks of this layer, and reports which it keeps */
+    bool keeps;
+    int streamed; /* while making programs: the streamed layer that the ops so far read; -1: none */
     mo_op *ops;
     int count, limit;
 } mo_gpu_ops;
@@ -42,40 +43,43 @@ typedef struct mo_gpu_span {
     bool lossy;   /* in bfloat16 */
 } mo_gpu_span;
 
-/* Append: the first norm; a layer up to its router; the choice of experts, where it has some; publication to the host; hot experts by worklist; the part beside
- * them; waiting for the host's rows; merging the layer and norming for the next one (or for the output). */
-void mo_gpu_ops_begin(mo_gpu_ops *p, int layer); /* one past the last: for the output */
+/* Append ops: begin: the first norm; mixer: a layer up to its router; choose: the choice of experts, if any;
+ * publish: publication to the host; hot: hot experts by worklist; side: the dense or shared part; await:
+ * waiting for the host's rows; merge: merging the layer and the norm for the next one (or for the output). */
+void mo_gpu_ops_begin(mo_gpu_ops *p, int layer); /* layer one past the last: for the output */
 void mo_gpu_ops_mixer(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_choose(mo_gpu_ops *p, int layer);
-void mo_gpu_ops_mamba(mo_gpu_ops *p, int layer); /* its mixer alone, for mixer.c */
-/* Rows that a step with drafts has kept enter the states, as p->drafts->slices says. The second is for mixer.c. */
+void mo_gpu_ops_mamba(mo_gpu_ops *p, int layer); /* only its mixer, for mixer.c */
+/* Apply the recorded rows of a step with drafts to the states, as in p->drafts->slices. The second is for
+ * mixer.c. */
 void mo_gpu_ops_apply(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_apply_mamba(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_publish(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_hot(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_side(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_await(mo_gpu_ops *p, int layer);
-/* The device reads this many bytes of pinned memory itself. */
+/* Lets the device itself read this many bytes of pinned memory. */
 void mo_gpu_ops_receive(mo_gpu_ops *p, int layer, const void *pinned, mo_daddr to, int64_t bytes);
 void mo_gpu_ops_receive_also(mo_gpu_ops *p, const void *pinned, mo_daddr to,
-                             int64_t bytes); /* with the last */
-/* grouped: rows are sorted by expert (row_of); experts: false leaves them out. */
+                             int64_t bytes); /* together with the previous one */
+/* grouped: rows are sorted by expert (row_of); experts false: without experts. */
 void mo_gpu_ops_merge(mo_gpu_ops *p, int layer, bool grouped, bool experts);
 void mo_gpu_ops_logits(mo_gpu_ops *p, int64_t first, int64_t rows, int64_t place);
-/* One expert's rows by a worklist of its own. */
+/* One expert's rows, by a separate worklist. */
 void mo_gpu_ops_expert(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most);
-/* The same, but the CPU has computed gate and up. */
+/* The same after the CPU has computed gate and up. */
 void mo_gpu_ops_down(mo_gpu_ops *p, int layer, mo_daddr work, int64_t most);
 /* Groups of a batch: gate, up, activation, down. */
-/* All experts of a layer that has them all on the device, in groups that it arranges by itself. */
+/* All experts of a layer that are all on the device, in groups that the device arranges. */
 void mo_gpu_ops_all_groups(mo_gpu_ops *p, int layer);
 void mo_gpu_ops_groups(mo_gpu_ops *p, int layer, const mo_gpu_span *span);
-/* Ops: the stream goes to the host before layer `from`; it comes back before layer `to`, and is normed for it. */
+/* Passes the stream to the host before layer `from`; takes it back before layer `to`, with the norm for
+ * it. */
 void mo_gpu_ops_hand_over(mo_gpu_ops *p, int from);
 void mo_gpu_ops_hand_back(mo_gpu_ops *p, int from, int to);
 
-/* After a product of all tokens with a matrix, what adapters add to it: nothing where the step has none for it. The last for other rows:
- * in, y, and whose they are; the rest is filled in. */
+/* Adds the adapters' part after a product of all tokens with a matrix; nothing if the step has none for it.
+ * The last one is for other rows: the caller sets in, y and their tokens, the rest is filled in. */
 void mo_gpu_ops_adapt(mo_gpu_ops *p, const mo_linear *linear, mo_dacts in, mo_daddr y, int64_t stride);
 typedef struct mo_gpu_adapted {
     const mo_linear *linear;
@@ -88,22 +92,22 @@ void mo_gpu_ops_adapt_rows(mo_gpu_ops *p, const mo_linear *linear, const mo_op_a
 
 mo_status mo_gpu_ops_launch(const mo_gpu_ops *p, const mo_gpu_link *link, mo_dstream *stream, mo_error *err);
 
-/* ---- Adding one op: for mixer.c, feed_forward.c and ops.c ---- */
+/* ---- Adding one op; for mixer.c, feed_forward.c and ops.c ---- */
 
-/* One more op, all of it zero but its kind. */
+/* Appends an op, zeroed except its kind. */
 mo_op *mo_gpu_op_add(mo_gpu_ops *p, mo_op_kind kind);
 
-/* In the step's block; there, the stream; and the experts' input, or the mixer's. */
+/* An address in the step's block; the stream in it; the input of the experts, or of the mixer. */
 mo_daddr mo_gpu_block_at(const mo_gpu_ops *p, int64_t offset);
 
 mo_daddr mo_gpu_x_of(const mo_gpu_ops *p);
 
 mo_dacts mo_gpu_in_of(const mo_gpu_ops *p);
 
-/* What a layer's experts read: the same, or what ffn_latent_down made of it. */
+/* Input of a layer's experts: the same, or the result of ffn_latent_down. */
 mo_dacts mo_gpu_experts_in(const mo_gpu_ops *p, int layer);
 
-/* Codes of rows whose values are there. */
+/* Quantizes rows. */
 void mo_gpu_op_quantize(mo_gpu_ops *p, mo_dacts rows);
 
 /* Rows of activations from row `first` on. */
@@ -113,17 +117,17 @@ mo_dacts mo_dacts_from(mo_dacts a, int64_t first);
 
 mo_op_product *mo_gpu_op_product(mo_gpu_ops *p, mo_dacts in);
 
-/* One more matrix of the product, unless the layer has none. */
+/* Adds a matrix to the product, unless it is absent. */
 void mo_gpu_op_multiply(mo_op_product *op, const mo_dmatrix *m, mo_daddr y, int64_t stride);
 
 /* ---- The stream ---- */
 
-/* What comes to the stream, and norms of it, are the caller's to add. */
+/* The caller adds the summands and norms. */
 mo_op_stream *mo_gpu_op_stream(mo_gpu_ops *p, int layer);
 
 void mo_gpu_op_norm(mo_op_stream *op, int which, mo_daddr weight, mo_daddr bias, mo_dacts out);
 
-/* The norm before a layer; one past the last: before the output; before another device's: none. */
+/* The norm before a layer; one past the last: before the output; before another device's layer: none. */
 void mo_gpu_op_norm_before(mo_op_stream *op, const mo_gpu_core *core, int layer, mo_dacts out);
 
 /* ---- A layer's choice ---- */

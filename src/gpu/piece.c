@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Logits of a slice's tokens `from` to `from + count`, where any are wanted. */
+/* Cuts the logits request to a slice's tokens `from` to `from + count`. */
 static void cut_logits(mo_slice *s, int64_t from, int64_t vocab)
 {
     if (!s->logits || s->logits_from >= from + s->count) {
@@ -14,7 +14,7 @@ static void cut_logits(mo_slice *s, int64_t from, int64_t vocab)
     s->logits_from = from > s->logits_from ? 0 : s->logits_from - from;
 }
 
-/* What tokens begin .. end - 1 of the step have of its slices. */
+/* Cuts the slices to tokens begin .. end - 1 of the step. */
 static void cut_slices(mo_gpu_piece *p, const mo_forward *step, int64_t begin, int64_t end)
 {
     int64_t at = 0;
@@ -35,7 +35,7 @@ static void cut_slices(mo_gpu_piece *p, const mo_forward *step, int64_t begin, i
         s->tokens += from;
         s->count = to - from;
         s->pick = to == whole->count ? whole->pick : NULL;
-        s->cancel = step->slice_count == 1 ? whole->cancel : NULL; /* of several only all together are */
+        s->cancel = step->slice_count == 1 ? whole->cancel : NULL; /* several are only cancelled together */
         cut_logits(s, from, step->spec->vocab);
         for (int64_t t = at + from; t < at + to; t++) {
             p->own.slice_of[t - begin] = count;
@@ -82,7 +82,7 @@ static int64_t rounded(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Lays it into memory; without, counts how much it is. */
+/* Lays out the memory; NULL: only counts the bytes. */
 static int64_t lay(mo_gpu_piece_space *p, const mo_extent *e, int64_t batch, uint8_t *memory)
 {
     const int64_t rows = batch * (e->used > 0 ? e->used : 1), experts = e->experts + 1;

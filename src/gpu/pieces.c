@@ -10,9 +10,10 @@ static mo_status make_piece(mo_gpu *gpu, int64_t batch, mo_error *err)
     return gpu->piece ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory for pieces of prompts");
 }
 
-/* ---- A device's way through the pieces ---- */
+/* ---- A device and its pieces ---- */
 
-/* With the lock held: until the piece is there and there is space behind; false: something has failed meanwhile. */
+/* With the lock held: waits until the piece is ready and the next device has taken the previous one; false: a
+ * failure occurred meanwhile. */
 static bool may_begin(mo_gpu_pieces *all, const mo_gpu *gpu, int number)
 {
     while (all->failed.status == MO_OK && ((gpu->before && all->given[gpu->part - 1] <= number) ||
@@ -61,7 +62,7 @@ void mo_gpu_pieces_took(mo_gpu *gpu)
     }
 }
 
-/* ---- Threads: one for every device but the head, whose part the caller computes ---- */
+/* ---- Threads: one per device except the head, whose part the caller computes ---- */
 
 static void *work(void *arg)
 {
@@ -125,8 +126,8 @@ void mo_gpu_pieces_close(mo_gpu *head)
 
 /* ---- A step ---- */
 
-/* Rows that see those behind them stay together; and features go by way of the place in pinned memory where a device that is not the first gets the
- * stream of the next piece. */
+/* True if the step's picture rows allow pieces: rows that see later rows must stay together, and features use
+ * the pinned memory through which a device other than the first gets the next piece's stream. */
 static bool divides_rows(const mo_gpu *head, const mo_forward *forward)
 {
     const mo_gpu *second = head->next;
@@ -144,7 +145,7 @@ bool mo_gpu_pieces_may(const mo_gpu *head, const mo_forward *forward)
            forward->tokens > head->pieces.tokens && forward->slice_count <= GPU_PIECE_SLICES &&
            !forward->slices[0].routers_only && !forward->split && !mo_forward_has_drafts(forward) &&
            !mo_forward_listens(forward) && !(tiers && tiers->store) &&
-           !mo_workers_any(&forward->engine->workers); /* one thread at a time asks them */
+           !mo_workers_any(&forward->engine->workers); /* only one thread at a time may use them */
 }
 
 mo_status mo_gpu_pieces_run(mo_gpu *head, const mo_forward *forward, mo_gpu_pass pass, mo_error *err)

@@ -1,6 +1,6 @@
-/* Post-Fetch: after routing, down matrices (or whole experts) of what is not on the device
- * travel while the CPU computes gate and up; then the device computes down. Nothing is kept. Each transfer is CPU_ONLY,
- * then COPY_IN_FLIGHT, then GPU_READY, and is forgotten after the layer. */
+/* Post-Fetch: after routing, down matrices (or whole experts) that are not on the device are copied while the
+ * CPU computes gate and up; then the device computes down. Nothing is cached. Each transfer is CPU_ONLY, then
+ * COPY_IN_FLIGHT, then GPU_READY, and ends with the layer. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -47,9 +47,10 @@ static mo_dstream *copies(const mo_gpu_lanes *lanes)
     return lanes->postfetch.dedicated_streams ? lanes->link->fetch : lanes->link->lane;
 }
 
-/* ---- The scratchpad --------------------------------------------------------------------------- */
+/* ---- The scratch memory ------------------------------------------------------------------------ */
 
-/* Does the next expert of a layer cross whole? Where the scratchpad holds no whole expert, down matrices alone do. */
+/* True if the layer's next expert is copied as a whole. If the scratch memory is too small for that, only
+ * down matrices are copied. */
 static bool crosses_whole(const mo_gpu_lanes *lanes, int layer, int by_cpu)
 {
     const int64_t bytes = lanes->core->layers[layer].expert_bytes;
@@ -58,13 +59,13 @@ static bool crosses_whole(const mo_gpu_lanes *lanes, int layer, int by_cpu)
            (interleaved ? 2 * bytes : bytes) <= lanes->scratch_bytes;
 }
 
-/* Transfers of a layer follow each other there, each with what it copies, and again for the file's layout where RAM has
- * another. False: it is full from *at on. */
+/* Places a transfer after the layer's previous ones, with space for its data, and again for the file's layout
+ * if RAM has another. False: no space from *at on. */
 static bool place(const mo_gpu_lanes *lanes, int layer, mo_transfer *t, int64_t *at)
 {
     const mo_gpu_layer *l = &lanes->core->layers[layer];
     const bool interleaved = mo_gpu_core_interleaved(lanes->core, layer);
-    const int64_t before = t->whole ? 0 : l->down_at; /* of the expert, what does not travel */
+    const int64_t before = t->whole ? 0 : l->down_at; /* bytes of the expert that are not copied */
     const int64_t bytes = l->expert_bytes - before, both = interleaved ? 2 * bytes : bytes;
     if (*at + both > lanes->scratch_bytes) {
         return false;
@@ -77,7 +78,7 @@ static bool place(const mo_gpu_lanes *lanes, int layer, mo_transfer *t, int64_t 
 
 /* ---- After routing ---------------------------------------------------------------------------- */
 
-/* Begins the copy of a transfer. A copy that fails leaves it to the CPU. */
+/* Begins the copy of a transfer. If the copy fails, the CPU computes it. */
 static mo_status begin(mo_gpu_lanes *lanes, int layer, int number, int64_t *sent, mo_error *err)
 {
     const mo_gpu_layer *l = &lanes->core->layers[layer];
@@ -114,7 +115,7 @@ static mo_status begin(mo_gpu_lanes *lanes, int layer, int number, int64_t *sent
     return status;
 }
 
-/* LLAMA_POSTFETCH_DEBUG: what was sent. */
+/* LLAMA_POSTFETCH_DEBUG: logs what was sent. */
 static void tell_sent(const mo_gpu_lanes *lanes, const mo_gpu_service *s, int64_t bytes)
 {
     mo_log_asked(MO_LOG_INFO, "postfetch", "layer %d: transferring %d of %d missing experts, %.2f MiB%s",
@@ -140,7 +141,8 @@ static bool landed(const mo_gpu_service *s, const mo_need *n)
     return !s->stored || (n->in && n->down);
 }
 
-/* May what finds no place wait for one? Not where others wait for slots in RAM, one of which it would hold. */
+/* True if transfers without space may be queued. Not if others wait for slots in RAM, because a queued one
+ * holds such a slot. */
 static bool may_queue(const mo_forward *forward, const mo_gpu_service *s)
 {
     bool all = true;
@@ -150,7 +152,7 @@ static bool may_queue(const mo_forward *forward, const mo_gpu_service *s)
     return all && s->way == MO_LATE_WAIT;
 }
 
-/* Of the experts that are in RAM, how many are likely to arrive in time; *copy_s: what all would take on the link, 0: not known. */
+/* Number of experts in RAM that are likely to arrive in time; *copy_s: link time of all, 0: unknown. */
 static int likely(const mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
                   double *copy_s)
 {
@@ -172,7 +174,8 @@ static int likely(const mo_gpu_lanes *lanes, const mo_forward *forward, const mo
     return lanes->copy_s_per_byte > 0 ? mo_late_fit(&lanes->late_of[s->layer], each, saved, count) : count;
 }
 
-/* What is done about late copies, and how many are sent at most. What the link still carries makes others late. */
+/* Chooses how to handle late copies, and the maximum number to send. Copies already on the link delay
+ * others. */
 static int choose(mo_gpu_lanes *lanes, const mo_forward *forward, mo_gpu_service *s)
 {
     const mo_postfetch *p = &lanes->postfetch;
@@ -212,7 +215,7 @@ mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu
     }
     for (int i = 0; i < s->count && status == MO_OK; i++) {
         mo_need *n = &forward->w->needs[i];
-        if (!landed(s, n)) { /* still on disk: the CPU's when it lands */
+        if (!landed(s, n)) { /* still on disk: the CPU computes it when it lands */
             mo_gpu_clock_fall(lanes->clock, s->layer, MO_FALLBACK_ON_DISK);
             continue;
         }
@@ -235,7 +238,8 @@ mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu
         n->down_done = true;
         lanes->transfers[s->sent] = t;
         if (!full &&
-            s->sent >= lanes->transfers_most) { /* it queues until the one that many before it has arrived */
+            /* it is queued until the one that many before it has arrived */
+            s->sent >= lanes->transfers_most) {
             status = mo_dstream_after(copies(lanes), lanes->arrived[s->sent - lanes->transfers_most], err);
         }
         if (status == MO_OK && !full) {
@@ -252,7 +256,7 @@ mo_status mo_gpu_postfetch_send(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu
 
 /* ---- Before down ------------------------------------------------------------------------------ */
 
-/* Is it there, or worth waiting for? */
+/* Decides whether the transfer has arrived or is worth waiting for. */
 static mo_status settle(mo_gpu_lanes *lanes, int layer, mo_late_way way, int number, mo_error *err)
 {
     mo_transfer *t = &lanes->transfers[number];
@@ -262,7 +266,7 @@ static mo_status settle(mo_gpu_lanes *lanes, int layer, mo_late_way way, int num
     }
     const mo_status status = mo_event_query(lanes->arrived[number], &done, err);
     if (status == MO_OK && (done || way == MO_LATE_WAIT)) {
-        t->state = MO_GPU_READY; /* the device waits for the rest of it */
+        t->state = MO_GPU_READY; /* the device waits for the rest */
     } else if (status == MO_OK) {
         lanes->late++;
         mo_gpu_clock_fall(lanes->clock, layer, MO_FALLBACK_LATE);
@@ -271,7 +275,7 @@ static mo_status settle(mo_gpu_lanes *lanes, int layer, mo_late_way way, int num
     return status;
 }
 
-/* Its list is on the device. */
+/* Launches the transfer's ops; its list is on the device. */
 static mo_status launch(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s, int number,
                         mo_error *err)
 {
@@ -293,7 +297,8 @@ static mo_status launch(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_s
     return status == MO_OK ? mo_gpu_ops_launch(&p, lanes->link, lanes->link->lane, err) : status;
 }
 
-/* Hidden rows and lists, which the device fetches itself: a copy would wait behind those of experts, late ones too. */
+/* Makes the device itself read hidden rows and lists: copies would wait behind those of experts, including
+ * late ones. */
 static mo_status receive_rows(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
                               mo_error *err)
 {
@@ -326,11 +331,11 @@ static mo_status launch_all(mo_gpu_lanes *lanes, mo_forward *forward, const mo_g
     return status;
 }
 
-/* What found no place crosses now: as much as there is space for, when the device has computed what was there, and again. */
+/* Copies queued transfers: as many as fit when the device has computed the earlier ones, repeatedly. */
 static mo_status run_queue(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
     int next = 0;
-    int64_t bytes = 0; /* not of those that the layer's time is measured with */
+    int64_t bytes = 0; /* not part of the measured transfers */
     mo_status status = MO_OK;
     while (next < s->sent && !lanes->transfers[next].queued) {
         next++;
@@ -360,7 +365,8 @@ static mo_status run_queue(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_serv
     return status;
 }
 
-/* True: some transfers are the CPU's after all. fetched[] says of each expert that it was sent, until it is taken back. */
+/* Returns true if some transfers go back to the CPU. fetched[]: the expert was sent, until it is taken
+ * back. */
 static bool take_back(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s, bool *fetched)
 {
     bool any = false;
@@ -405,7 +411,7 @@ mo_status mo_gpu_postfetch_receive(mo_gpu_lanes *lanes, mo_forward *forward, mo_
         status = settle(lanes, s->layer, s->way, i, err);
     }
     if (status == MO_OK && take_back(lanes, forward, s, fetched)) {
-        /* before the hidden rows are copied: a whole expert that is late adds to them */
+        /* before the hidden rows are copied: a late whole expert adds to them */
         status = mo_gpu_cpu_lane_run(lanes, forward, s, err);
     }
     if (status == MO_OK) {
@@ -418,7 +424,7 @@ mo_status mo_gpu_postfetch_receive(mo_gpu_lanes *lanes, mo_forward *forward, mo_
     if (status == MO_OK && (any_ready(lanes, s) || !lanes->postfetch.dedicated_streams)) {
         status = await_lane(lanes, s->layer, err);
     }
-    if (status == MO_OK && take_back(lanes, forward, s, fetched)) { /* of the queue, what failed */
+    if (status == MO_OK && take_back(lanes, forward, s, fetched)) { /* failed transfers of the queue */
         status = mo_gpu_cpu_lane_run(lanes, forward, s, err);
     }
     for (int i = 0; i < s->sent; i++) {
@@ -444,7 +450,7 @@ void mo_gpu_postfetch_learn(mo_gpu_lanes *lanes, const mo_gpu_service *s, int64_
 {
     const mo_gpu_layer *l = &lanes->core->layers[s->layer];
     mo_late *late = &lanes->late_of[s->layer];
-    double work = s->count; /* that the CPU had, in experts */
+    double work = s->count; /* of the CPU, in experts */
     for (int i = 0; i < s->sent; i++) {
         work -= lanes->transfers[i].whole ? 1 : 1 - (double)l->down_at / (double)l->expert_bytes;
     }

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/status.h"
 
-/* ---- Which ----------------------------------------------------------------------------------- */
+/* ---- Selection ------------------------------------------------------------------------------- */
 
 int64_t mo_gpu_chunks_seen(const mo_forward *forward)
 {
@@ -18,7 +18,7 @@ int64_t mo_gpu_chunks_seen(const mo_forward *forward)
     return most;
 }
 
-/* Programs serve all steps up to the next power of two of chunks. */
+/* A program serves all steps up to the next power of two of chunks. */
 static int64_t chunk_bucket(const mo_gpu_programs *g, mo_kv_type kv, int64_t chunks)
 {
     const int64_t chunk = mo_kv_chunk(kv), most = (g->scratch->context + chunk - 1) / chunk;
@@ -39,9 +39,9 @@ static bool wants_logits(const mo_forward *forward)
     return false;
 }
 
-/* ---- Making ---------------------------------------------------------------------------------- */
+/* ---- Building -------------------------------------------------------------------------------- */
 
-/* served: the host serves layer to - 1 before the next segment goes on. */
+/* served: the host serves layer to - 1 before the next segment. */
 static mo_status end_segment(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, int from, int to,
                              bool served, mo_error *err)
 {
@@ -54,7 +54,8 @@ static mo_status end_segment(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu
     return status;
 }
 
-/* Are parts of the layer told? A streamed layer is one piece, whose buffer is let go at its end. */
+/* True if parts of the layer are measured. A streamed layer is one part: its buffer is released at its
+ * end. */
 static bool tells(const mo_gpu_programs *g, const mo_gpu_program_set *set, int layer)
 {
     return set->tells && g->core->spec->layers[layer].routed &&
@@ -68,7 +69,7 @@ static void mark_last(mo_gpu_program_set *set, int layer, mo_gpu_mark mark)
     set->segments[set->count - 1].mark = mark;
 }
 
-/* In steps that tell: a part of the layer ends here, with the choice of layers below `to`. */
+/* In steps with marks: ends a part of the layer here, with the choice of layers below `to`. */
 static mo_status cut(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, int *from, int to, int layer,
                      mo_gpu_mark mark, mo_error *err)
 {
@@ -83,7 +84,7 @@ static mo_status cut(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p,
     return status;
 }
 
-/* One past the last of neighbouring layers that the CPU computes. */
+/* One past the last of consecutive layers that the CPU computes. */
 static int end_of_host(const mo_gpu_programs *g, int layer)
 {
     while (layer < g->core->end && g->layer_buffer->cpu.layers[layer]) {
@@ -92,7 +93,7 @@ static int end_of_host(const mo_gpu_programs *g, int layer)
     return layer;
 }
 
-/* A layer that is the device's, from its mixer to its merge. *from: the layer that its first segment begins with. */
+/* Builds a layer of the device, from its mixer to its merge. *from: the first layer of its first segment. */
 static mo_status build_layer(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_ops *p, int *from, int layer,
                              mo_error *err)
 {
@@ -149,7 +150,7 @@ static mo_status build_set(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_o
             continue;
         }
         const bool served = set->served[i], alone = mo_gpu_layer_buffer_has(g->layer_buffer, i);
-        if (alone && p->count > 0) { /* what is before it need not wait for it */
+        if (alone && p->count > 0) { /* earlier ops need not wait for it */
             status = end_segment(g, set, p, from, i, false, err);
             from = i;
         }
@@ -168,7 +169,7 @@ static mo_status build_set(mo_gpu_programs *g, mo_gpu_program_set *set, mo_gpu_o
     return status == MO_OK && p->count > 0 ? end_segment(g, set, p, from, layers, false, err) : status;
 }
 
-/* ---- Keeping --------------------------------------------------------------------------------- */
+/* ---- Caching --------------------------------------------------------------------------------- */
 
 static void drop_set(mo_gpu_program_set *set)
 {
@@ -179,7 +180,7 @@ static void drop_set(mo_gpu_program_set *set)
     *set = (mo_gpu_program_set){0};
 }
 
-/* What a step has to have in common with the steps that a set was made for. */
+/* The shape that a step must share with the steps of a set. */
 static mo_gpu_program_set shape_of(const mo_gpu_programs *g, const mo_forward *forward, uint64_t number,
                                    bool tells)
 {
@@ -257,7 +258,7 @@ static mo_status make_set(mo_gpu_programs *g, const mo_gpu_program_set *shape, m
     return status;
 }
 
-/* A step that cannot be prepared is a device that cannot be used: the CPU takes over, as after any other fault of it. */
+/* If a step cannot be prepared, the device cannot be used: the CPU takes over, as after any other failure. */
 static mo_status refuse(mo_status status, const mo_gpu_program_set *shape, mo_error *err)
 {
     if (status == MO_OK || status == MO_EDEVICE) {
@@ -267,7 +268,8 @@ static mo_status refuse(mo_status status, const mo_gpu_program_set *shape, mo_er
                           (long long)shape->tokens);
 }
 
-/* How many layers have become complete since the set was made; -1: one that was is not any more, so it cannot be used. */
+/* Number of layers that have become complete since the set was built; -1: one is no longer complete, so the
+ * set cannot be used. */
 static int completed_since(const mo_gpu_programs *g, const mo_gpu_program_set *set)
 {
     int complete = 0;
@@ -281,9 +283,10 @@ static int completed_since(const mo_gpu_programs *g, const mo_gpu_program_set *s
     return complete;
 }
 
-/* Layers that have become complete are served by the host until the set is made anew, with the same result. Making it costs
- * about what it did at first (not measured on a GPU) and saves a round trip for each of them in every step, so it
- * is not done at once: others may follow. A set that cannot be made anew serves on. */
+/* Layers that have become complete are served by the host until the set is rebuilt, with the same result.
+ * Rebuilding costs about as much as building (not measured on a GPU) and saves a round trip per layer in
+ * every step. It is not done at once, because more layers may follow. A set that cannot be rebuilt stays in
+ * use. */
 static mo_status keep_true(mo_gpu_programs *g, const mo_gpu_program_set *shape, mo_gpu_program_set *set,
                            mo_error *err)
 {
@@ -350,7 +353,7 @@ mo_status mo_gpu_programs_find(mo_gpu_programs *g, const mo_forward *forward, ui
 
 mo_status mo_gpu_programs_open(mo_gpu_programs *g, mo_error *err)
 {
-    g->batch_ops_limit = GPU_OPS; /* and what attention over kept positions does for some tokens at a time */
+    g->batch_ops_limit = GPU_OPS; /* plus the ops of attention to kept positions, for some tokens at a time */
     g->batch_ops_limit +=
         g->core->extent.index.top ? (int)(GPU_KEPT_OPS * (g->scratch->batch / GPU_KEPT + 1)) : 0;
     g->batch_ops = malloc(sizeof *g->batch_ops * (size_t)g->batch_ops_limit);

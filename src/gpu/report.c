@@ -1,8 +1,8 @@
-/* Report: the counters of all objects. Reading them never waits for a step: changes of a step are published
- * when it has ended, the clock and the memory have locks of their own. */
+/* Report: the counters of all objects. Reading never waits for a step: the changes of a step are published at
+ * its end. The clock and the memory have their own locks. */
 #include "gpu/report.h"
 
-/* By the one who has the turn. */
+/* Called in a turn. */
 static mo_device_report gather(const mo_gpu *gpu)
 {
     const mo_hot_counters hot = mo_hot_update_count(gpu->hot.update);
@@ -68,7 +68,8 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Another device of the row: what it holds and did is added; steps were the same, rates are those of the first. */
+/* Adds another device of the row: its sizes and counters. Steps are common, rates are those of the first
+ * device. */
 static void add(mo_device_report *sum, const mo_device_report *r)
 {
     sum->limit_bytes += r->limit_bytes;

@@ -1,13 +1,13 @@
-/* The counters of all objects, gathered. */
+/* Collects the counters of all objects. */
 #ifndef MO_GPU_REPORT_H
 #define MO_GPU_REPORT_H
 
 #include "gpu/objects.h"
 
-/* What mo_gpu_report() tells from now on. By the one who has the turn. */
+/* Updates the result of mo_gpu_report(). Called in a turn. */
 void mo_gpu_report_publish(mo_gpu *gpu);
 
-/* By any thread. */
+/* Any thread. */
 void mo_gpu_report_read(mo_gpu *gpu, mo_device_report *out);
 
 #endif

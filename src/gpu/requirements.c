@@ -41,7 +41,7 @@ int64_t mo_gpu_session_table_bytes(const mo_model_spec *spec, int64_t context, i
            mo_state_entries(spec, context, batch) * (int64_t)sizeof(mo_daddr);
 }
 
-/* The largest sum of the matrices of an expert from this one on: gate 0, up 1, down 2. */
+/* The largest sum of an expert's matrices from `first` on: gate 0, up 1, down 2. */
 static int64_t largest_from(const mo_model_spec *spec, int first)
 {
     int64_t largest = 0;

@@ -1,4 +1,4 @@
-/* Needs: how large the parts of a model are on a device. Numbers of its description alone, for plans. */
+/* Requirements: sizes of a model's parts on a device, from its description alone, for plans. */
 #ifndef MO_GPU_REQUIREMENTS_H
 #define MO_GPU_REQUIREMENTS_H
 
@@ -8,16 +8,16 @@
 
 typedef struct mo_gpu_requirements {
     int64_t core; /* matrices, vectors, output */
-    int64_t
-        group;    /* of the largest group of rows that are put in order while the core is sent; 0: none are */
-    int64_t work; /* activations, flags, logits, matrices in bfloat16 */
-    int64_t idle; /* of that, what is free while a layer attends */
-    int64_t expert_bytes; /* of the largest expert; 0: there are none */
-    int64_t down_bytes;   /* of the largest down matrix of an expert */
-    int64_t map;          /* of the table of experts */
-    int64_t table;        /* of one session, in addition to its blocks */
-    int64_t host;         /* in RAM: pinned memory */
-    int64_t piece;        /* in RAM in addition, if several devices share a model: for prompts in pieces */
+    /* bytes of the largest group of rows that are rearranged while the core is sent; 0: none */
+    int64_t group;
+    int64_t work;         /* activations, flags, logits, matrices in bfloat16 */
+    int64_t idle;         /* the part of work that is free while a layer attends */
+    int64_t expert_bytes; /* the largest expert; 0: there are none */
+    int64_t down_bytes;   /* the largest down matrix of an expert */
+    int64_t map;          /* table of experts */
+    int64_t table;        /* per session, in addition to its blocks */
+    int64_t host;         /* pinned memory in RAM */
+    int64_t piece;        /* additional RAM for prompts in pieces, if several devices share a model */
 } mo_gpu_requirements;
 
 mo_gpu_requirements mo_gpu_requirements_of(const mo_model_spec *spec, int64_t batch, int64_t context,
@@ -25,10 +25,10 @@ mo_gpu_requirements mo_gpu_requirements_of(const mo_model_spec *spec, int64_t ba
 
 /* Bytes of a matrix on the device, including alignment. */
 int64_t mo_gpu_matrix_bytes(int64_t bytes);
-/* Bytes of a layer's matrices, where they stay or as they cross the link. */
+/* Bytes of a layer's matrices, resident or streamed. */
 int64_t mo_gpu_layer_bytes(const mo_model_spec *spec, int layer);
 
-/* The same with its vectors, where they stay. */
+/* The same with its vectors, if resident. */
 int64_t mo_gpu_layer_core_bytes(const mo_model_spec *spec, int layer);
 
 /* Bytes of the map of experts, and of a session's table, on a device. */

@@ -11,7 +11,7 @@ void mo_gpu_restore_add(mo_op *op, const mo_weights *w, int64_t at, int64_t stri
 {
     mo_op_restore *r = &op->restore;
     if (w->rows == 0) {
-        return; /* an expert's gate, where it has none */
+        return; /* the gate of an expert without one */
     }
     r->at[r->parts] = at;
     r->stride[r->parts] = stride;

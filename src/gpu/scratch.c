@@ -37,7 +37,7 @@ mo_daddr mo_gpu_waited(const mo_gpu_scratch *s, int layer)
     return s->step + (mo_daddr)(4 * (2 * (int64_t)s->core->spec->layer_count + 2 + layer));
 }
 
-/* Most tokens of a step whose choices come by one copy. */
+/* Maximum tokens of a step whose choices are copied at once. */
 static int64_t together(const mo_gpu_scratch *s)
 {
     const int64_t few = s->batch < GPU_SHARED ? s->batch : GPU_SHARED;
@@ -55,7 +55,7 @@ mo_daddr mo_gpu_choice(const mo_gpu_scratch *s, mo_daddr array, int64_t tokens, 
     return array + (mo_daddr)(layer * mo_gpu_choice_rows(s, tokens) * 4);
 }
 
-/* Cuts aligned pieces off a range of addresses. */
+/* Cuts aligned pieces from a range of addresses. */
 typedef struct cutter {
     uint64_t base;
     int64_t used;
@@ -101,7 +101,7 @@ mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens)
     return b;
 }
 
-/* Of a session, in a layer. */
+/* Blocks of a session in a layer. */
 static int64_t blocks_of(int64_t context)
 {
     return (context + MO_KV_BLOCK - 1) / MO_KV_BLOCK + 1;
@@ -129,10 +129,11 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* What attention leaves of sessions that decode together: 64 of them with 2048 positions take one launch a layer. */
+/* Chunk results of sessions that decode together: 64 sessions with 2048 positions take one launch per
+ * layer. */
 enum { TOGETHER_CHUNKS = 1024 };
 
-/* What a step's experts work in. */
+/* Working memory of a step's experts. */
 static void lay_experts(cutter *c, mo_gpu_scratch *r)
 {
     const mo_extent *e = &r->core->extent;
@@ -143,7 +144,7 @@ static void lay_experts(cutter *c, mo_gpu_scratch *r)
     r->down = cut(c, rows * e->expert_io, sizeof(float));
 }
 
-/* Where each expert's rows are: together, so that one copy sends them. */
+/* Positions of each expert's rows: contiguous, so that one copy sends them. */
 static void lay_groups(cutter *c, mo_gpu_scratch *r)
 {
     const int64_t rows = r->batch * r->core->extent.used;
@@ -264,7 +265,8 @@ static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
     p->x = (float *)cut(c, GPU_SMALL * s->core->spec->width, sizeof(float));
     p->rows = (float *)cut(c, small * e->expert_io, sizeof(float));
     p->hidden = (void *)cut(c, 1, mo_acts_bytes(small, e->expert_width));
-    const bool all = s->batch < GPU_SHARED || s->core->spec->experts.divided; /* others get a batch's input */
+    /* other ranks get a batch's input */
+    const bool all = s->batch < GPU_SHARED || s->core->spec->experts.divided;
     const int64_t shared = e->used == 0 ? 0 : all ? s->batch : GPU_SHARED;
     p->shared_in = (float *)cut(c, shared * e->expert_io, sizeof(float));
     p->shared_rows = (float *)cut(c, shared * e->used * e->expert_io, sizeof(float));
@@ -278,7 +280,7 @@ static void lay_pinned(const mo_gpu_scratch *s, cutter *c, mo_gpu_pinned *p)
     p->counts = (int32_t *)cut(c, layers * s->group_limit, sizeof(int32_t));
 }
 
-/* What the layouts are made of. */
+/* Sets the inputs of the layout. */
 static void describe(mo_gpu_scratch *s, const mo_gpu_core *core, int64_t batch, int64_t context,
                      const mo_precision_rule *precision)
 {

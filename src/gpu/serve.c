@@ -1,5 +1,6 @@
-/* Serve: the host's part of a layer whose experts are not all on the device. What is there is already under way; of the
- * rest, some cross the link and are computed by the device, the others are computed here, so that both end together. */
+/* Serve: the host's part of a layer whose experts are not all on the device. The device already computes its
+ * own experts. Some of the others are copied and computed by the device, the rest is computed here, so that
+ * both finish together. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -7,10 +8,10 @@
 #include "base/status.h"
 #include "gpu/lanes.h"
 
-/* ---- What the device chose -------------------------------------------------------------------- */
+/* ---- The device's choice ----------------------------------------------------------------------- */
 
-/* ids to the workspace, sorted; the experts that are neither on the device nor claimed by a worker become needs. apart: rows of
- * the CPU are where the device looks for them, in the order of tokens and ranks. */
+/* Copies ids to the workspace, sorted; experts that are neither on the device nor claimed by a worker become
+ * needs. apart: the CPU's rows are where the device reads them, in the order of tokens and picks. */
 static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool apart)
 {
     const mo_moe *moe = &forward->layer->moe;
@@ -56,7 +57,7 @@ static int sort_choice(mo_gpu_lanes *lanes, mo_forward *forward, int layer, bool
     return count;
 }
 
-/* Leaves out what is in no memory, and tells the device what is kept. */
+/* Skips experts that are neither in RAM nor in VRAM, and reports the kept picks to the device. */
 static void skip_missing(const mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s)
 {
     const mo_gpu_pinned *pinned = &lanes->scratch->pinned;
@@ -72,7 +73,7 @@ static void skip_missing(const mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_
     }
 }
 
-/* Hot experts of a layer that was served may go again; they stay as long as others look for places. */
+/* Unpins the hot experts of a served layer; they are pinned while others look for slots. */
 static void unpin_hot(mo_gpu_lanes *lanes, const mo_forward *forward, int layer)
 {
     const mo_moe *moe = &forward->layer->moe;
@@ -83,7 +84,7 @@ static void unpin_hot(mo_gpu_lanes *lanes, const mo_forward *forward, int layer)
     }
 }
 
-/* After the reply: the device need not wait for it. count: needs, also those that were left out. */
+/* Called after the reply, so that the device need not wait for it. count: needs, including skipped ones. */
 static void tally(const mo_gpu_lanes *lanes, const mo_forward *forward, int layer, int count)
 {
     mo_tally_layer *counts = mo_forward_tally(forward, layer);
@@ -103,7 +104,7 @@ static void tally(const mo_gpu_lanes *lanes, const mo_forward *forward, int laye
     }
 }
 
-/* Is there work for the CPU that need not wait for the disk? Then a round begins at once. */
+/* True if the CPU has work that need not wait for the disk; a round then begins at once. */
 static bool cpu_has_work(const mo_forward *forward, const mo_gpu_service *s)
 {
     for (int i = 0; i < s->count; i++) {
@@ -115,7 +116,7 @@ static bool cpu_has_work(const mo_forward *forward, const mo_gpu_service *s)
     return false;
 }
 
-/* What the layer's experts read, from the device, for those who compute here. */
+/* Copies the layer's expert input from the device, for computing here. */
 static void take_input(const mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s)
 {
     if (!s->input) {
@@ -138,13 +139,14 @@ static mo_status begin_workers(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_
     return mo_gpu_lanes_begin_workers(lanes, forward, err);
 }
 
-/* Experts of an optional worker that has failed: the device's lists are made already, so the step cannot have them. */
+/* Fails the step if an optional worker has failed: the device's lists are complete, so it cannot take the
+ * experts. */
 static mo_status returned_fails(mo_status status, int returned, mo_error *err)
 {
     if (status == MO_OK && returned > 0) {
         return mo_fail(err, MO_EIO, "a worker that computes experts has failed; repeat the request");
     }
-    if (status == MO_EDEVICE) { /* the worker's, not the one that runs the step */
+    if (status == MO_EDEVICE) { /* the worker's device, not the one that runs the step */
         err->status = status = MO_EIO;
     }
     return status;
@@ -155,7 +157,7 @@ mo_status mo_gpu_lanes_begin_workers(mo_gpu_lanes *lanes, mo_forward *forward, m
     mo_side_task rest = {0};
     int returned = 0;
     const mo_status status = mo_workers_begin(&forward->engine->workers, &lanes->work, &rest, &returned, err);
-    if (status == MO_OK && rest.fn) { /* the device is at work already */
+    if (status == MO_OK && rest.fn) { /* the device is already working */
         rest.fn(rest.ctx);
     }
     return returned_fails(status, returned, err);
@@ -181,7 +183,7 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
     mo_forward_at(forward, layer);
     lanes->served[layer] = number;
     mo_status status = mo_gpu_lanes_await(lanes, layer, err);
-    if (status == MO_OK && lanes->serial) { /* its hot experts end with what is queued */
+    if (status == MO_OK && lanes->serial) { /* its hot experts end with the queued ops */
         status = mo_dstream_wait(lanes->link->main, err);
     }
     if (status == MO_OK) {
@@ -190,7 +192,8 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
     if (status != MO_OK) {
         return status;
     }
-    const bool postfetch_mode = mo_gpu_postfetch_on(lanes); /* 000's modes; otherwise the rates decide */
+    /* modes of document 000; otherwise the rates decide */
+    const bool postfetch_mode = mo_gpu_postfetch_on(lanes);
     out->began = mo_clock_ns();
     out->apart = forward->tokens == 1 || postfetch_mode;
     out->count = sort_choice(lanes, forward, layer, out->apart);
@@ -229,12 +232,13 @@ mo_status mo_gpu_lanes_serve(mo_gpu_lanes *lanes, mo_forward *forward, int layer
 
 /* ---- The reply -------------------------------------------------------------------------------- */
 
-/* Rows of a reply that are put where the device looks for them, by all threads: eight tokens have up to half a megabyte of them. */
+/* Rows of a reply, copied by all threads to where the device reads them: eight tokens have up to half a
+ * megabyte. */
 typedef struct reply_rows {
     const mo_gpu_lanes *lanes;
     const mo_forward *forward;
     const mo_dreply *reply;
-    bool apart; /* the CPU's are there already */
+    bool apart; /* the CPU's rows are there already */
 } reply_rows;
 
 enum { ROWS_AT_ONCE = 2 };
@@ -254,7 +258,8 @@ static void put_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Which rows the CPU or a worker made, and for several tokens the rows themselves. False: the device makes none. */
+/* Writes which rows the CPU or a worker computed, and for several tokens the rows. False: the device computes
+ * none. */
 static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo_gpu_service *s,
                         const bool *fetched)
 {
@@ -264,7 +269,7 @@ static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo
     bool device = false;
     for (int64_t i = 0; i < rows; i++) {
         const int32_t e = forward->w->picks.ids[i];
-        if (e < 0) { /* left out */
+        if (e < 0) { /* skipped */
             continue;
         }
         if (lanes->work.who[e] != MO_BY_DEVICE && !fetched[e]) {
@@ -282,7 +287,7 @@ static bool write_reply(mo_gpu_lanes *lanes, const mo_forward *forward, const mo
     return device;
 }
 
-/* After the copies: what they took. */
+/* After the copies: measures them. */
 static mo_status measure_fetch(mo_gpu_lanes *lanes, int layer, int64_t bytes, mo_error *err)
 {
     double seconds = 0;
@@ -302,8 +307,8 @@ static mo_status measure_fetch(mo_gpu_lanes *lanes, int layer, int64_t bytes, mo
     return status;
 }
 
-/* After the reply, where the host's time costs nothing; copies that take longer than the CPU did are measured
- * when the device has gone on, which it cannot without them. */
+/* After the reply, when the host's time costs nothing. Copies that take longer than the CPU are measured when
+ * the device has continued, which requires them. */
 static mo_status measure_now_or_later(mo_gpu_lanes *lanes, const mo_gpu_service *s, mo_error *err)
 {
     bool done = false;
@@ -321,7 +326,7 @@ mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err)
     if (layer < 0) {
         return MO_OK;
     }
-    bool done = !mo_gpu_postfetch_on(lanes); /* otherwise they may be late, and nobody waits */
+    bool done = !mo_gpu_postfetch_on(lanes); /* otherwise they may be late, and nothing waits for them */
     mo_status status =
         done ? mo_event_wait(lanes->fetch_to, err) : mo_event_query(lanes->fetch_to, &done, err);
     if (status == MO_OK && !done) {
@@ -331,7 +336,7 @@ mo_status mo_gpu_lanes_measure_last(mo_gpu_lanes *lanes, mo_error *err)
     return status == MO_OK ? measure_fetch(lanes, layer, lanes->unmeasured_bytes, err) : status;
 }
 
-/* Slots in RAM that were copied from may only be filled anew when the copies are done. */
+/* RAM slots may only be refilled when copies from them have ended. */
 static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, mo_error *err)
 {
     mo_status status = s->status; /* of the calls; the state of failed ones is unknown */
@@ -342,7 +347,7 @@ static mo_status release(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_servic
     return status;
 }
 
-/* The driver's calls, by the first free CPU thread. */
+/* Makes the driver calls, on the first free CPU thread. */
 static void run_side_task(void *ctx)
 {
     mo_gpu_service *s = ctx;
@@ -350,7 +355,7 @@ static void run_side_task(void *ctx)
     unpin_hot(s->lanes, s->forward, s->layer);
 }
 
-/* The first check failed, so there was no round and no driver calls: nothing is copied. */
+/* The first check failed, so there was no round and no driver call: nothing is copied. */
 static void drop_side_task(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s)
 {
     forward->side_task = (mo_side_task){0};
@@ -358,7 +363,7 @@ static void drop_side_task(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_serv
     s->fetched = 0;
 }
 
-/* The driver's calls were made meanwhile; copies that failed are the CPU's after all. */
+/* The driver calls were made meanwhile; the CPU computes experts whose copies failed. */
 static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, const mo_gpu_service *s,
                                   bool *fetched, int64_t *bytes, mo_error *err)
 {
@@ -377,7 +382,8 @@ static mo_status finish_side_task(mo_gpu_lanes *lanes, mo_forward *forward, cons
     return any ? mo_gpu_cpu_lane_run(lanes, forward, s, err) : MO_OK;
 }
 
-/* Is what the next layer will probably need read ahead, as without a device: by this rank, from disk, or by another? */
+/* True if the next layer's probable experts are prefetched, as without a device: by this rank from disk, or
+ * by another rank. */
 static bool prefetches(const mo_gpu_lanes *lanes, const mo_forward *forward)
 {
     const mo_layer *l = forward->layer;
@@ -387,8 +393,9 @@ static bool prefetches(const mo_gpu_lanes *lanes, const mo_forward *forward)
            mo_layer_experts_norm(l) && !mo_layer_experts_norm_bias(l) && !l->moe.router.input_scale;
 }
 
-/* While the device goes on. The stream is the device's, but what the layer's experts read is the stream after a norm, whose weights are
- * undone: its length does not matter to the norm that follows. */
+/* Predicts while the device continues. The device has the stream. The experts' input is the stream after a
+ * norm; undoing the norm's weights gives a multiple of it, and the next norm does not depend on the
+ * length. */
 static void guess_next(const mo_gpu_lanes *lanes, mo_forward *forward)
 {
     const mo_layer *l = forward->layer;
@@ -402,7 +409,7 @@ static void guess_next(const mo_gpu_lanes *lanes, mo_forward *forward)
     }
 }
 
-/* The CPU's share, and what becomes of the copies meanwhile; bytes are those that it computes. */
+/* Computes the CPU's share and finishes the copies meanwhile; *bytes: computed bytes. */
 static mo_status compute_here(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, bool *fetched,
                               int64_t *bytes, mo_error *err)
 {
@@ -437,7 +444,7 @@ static mo_status compute_here(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_s
     return status;
 }
 
-/* Writes the reply, which took the CPU this long, and counts. */
+/* Writes the reply, after this computing time of the CPU, and counts. */
 static void answer(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, const bool *fetched,
                    int64_t bytes, double seconds, int64_t waited_ns)
 {
@@ -449,8 +456,7 @@ static void answer(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_service *s, 
     }
     mo_gpu_clock_replied(lanes->clock, s->layer, device, crossed, now);
     tally(lanes, forward, s->layer, s->count + s->skipped);
-    if (!s->sent &&
-        bytes > 0) { /* a time that says nothing of products would keep the rate as it is, right or wrong */
+    if (!s->sent && bytes > 0) { /* without products the time says nothing, and would only confirm the rate */
         lanes->alone = s->fetched == 0;
         mo_lane_observe_cpu(&lanes->rates, !lanes->alone, seconds - (double)forward->side_waited_ns * 1e-9,
                             bytes);
@@ -477,13 +483,13 @@ mo_status mo_gpu_lanes_reply(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_se
     if (status == MO_OK && (bytes > 0 || s->sent)) {
         status = compute_here(lanes, forward, s, fetched, &bytes, err);
     }
-    /* What was spent waiting for the disk, or for copies that hold places, says nothing about products. */
+    /* Waiting for the disk, or for copies that hold slots, says nothing about products. */
     const int64_t waited_ns = (int64_t)(lanes->waited_ns - waited);
     const double seconds = (double)(mo_clock_ns() - began - waited_ns) * 1e-9;
     status = mo_gpu_lanes_end_workers(lanes, forward, status, err);
     const bool guess = status == MO_OK && prefetches(lanes, forward);
-    if (guess &&
-        (!s->input || mo_layer_latent(forward->layer))) { /* after the reply the device writes there again */
+    /* after the reply the device overwrites the input */
+    if (guess && (!s->input || mo_layer_latent(forward->layer))) {
         memcpy(forward->in.x, lanes->scratch->pinned.in, sizeof(float) * (size_t)forward->spec->width);
     }
     if (status == MO_OK) {

@@ -7,8 +7,8 @@
 
 /* ---- Blocks ------------------------------------------------------------------------------------ */
 
-/* Kinds of blocks: with one device 0 is its memory and 1 is RAM, for cold layers; with several the number of each, and RAM for
- * one that is lost. */
+/* Kinds of blocks. With one device: 0 its memory, 1 RAM, for layers whose KV cache is in RAM. With several:
+ * the index of each device, or RAM for a lost one. */
 static mo_gpu *of_kind(mo_gpu *head, int kind)
 {
     mo_gpu *gpu = head;
@@ -42,7 +42,7 @@ mo_block_pool *mo_gpu_session_pool(void *owner, mo_kv_type kv)
     return atomic_load(&gpu->pools[kv]);
 }
 
-/* The pool of a format, made with its first session. In a turn. */
+/* The pool of a format, opened with its first session. In a turn. */
 static mo_status find_pool(mo_gpu *gpu, const mo_model_spec *spec, mo_kv_type kv, mo_block_pool **out,
                            mo_error *err)
 {
@@ -65,12 +65,12 @@ static mo_status find_pool(mo_gpu *gpu, const mo_model_spec *spec, mo_kv_type kv
 
 /* ---- Tables ------------------------------------------------------------------------------------ */
 
-/* A layer's table with the addresses that its blocks have now. Entries without a block get an address that can be read, since
- * all of a table may be read. */
+/* Writes a layer's table with its blocks' current addresses. Entries without a block get a readable address,
+ * because the whole table may be read. */
 static void fill_layer(const mo_blocks *blocks, int layer, mo_dstate *out, mo_daddr *entry)
 {
     const mo_blocks_layer *l = &blocks->layer[layer];
-    const int64_t stride = mo_block_aligned(l->bytes); /* of blocks that lie as the pool lays a state */
+    const int64_t stride = mo_block_aligned(l->bytes); /* of contiguous blocks of a state */
     mo_daddr some = 0, first = 0;
     bool even = true;
     mo_blocks_addresses(blocks, layer, entry);
@@ -126,7 +126,7 @@ static mo_status send_table(mo_gpu *gpu, const mo_state *state, mo_gpu_session *
 
 /* ---- Opening and closing -----------------------------------------------------------------------*/
 
-/* A table on every device that is there. */
+/* Opens a table on every device. */
 static mo_status open_tables(mo_gpu *head, mo_state *state, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -136,7 +136,7 @@ static mo_status open_tables(mo_gpu *head, mo_state *state, mo_error *err)
             continue;
         }
         status = mo_gpu_memory_alloc(&gpu->memory, s->bytes, "the table of a session", &s->table, err);
-        if (status == MO_OK) { /* a lost device is noticed here, and not when the session has begun */
+        if (status == MO_OK) { /* detects a lost device here, not after the session has begun */
             status = send_table(gpu, state, s, err);
             status = status == MO_OK ? mo_dstream_wait(gpu->link.main, err) : status;
         }
@@ -174,7 +174,7 @@ static mo_status allocate(mo_gpu *gpu, mo_state *state, mo_error *err)
     mo_block_pool *pool;
     mo_status status = find_pool(gpu, state->spec, state->kv, &pool, err);
     if (status == MO_OK) {
-        mo_block_pool_sweep(pool); /* what others have left */
+        mo_block_pool_sweep(pool); /* left by closed sessions */
         status = mo_state_blocks(state, pool, MO_HOLDS, 0, &state->there, err);
     }
     if (status == MO_OK) {
@@ -227,7 +227,7 @@ void mo_gpu_session_adopt(mo_state *state, float *logits, size_t bytes)
     mo_gpu_turn_end(&head->turn);
 }
 
-/* What was accepted in the last step may still be on its way into states that are about to be given back. */
+/* Accepted drafts of the last step may still be being applied to states that are about to be released. */
 static void settle_drafts(mo_gpu *gpu)
 {
     mo_error ignored = {0};
@@ -282,7 +282,7 @@ static mo_status change_block(void *ctx, const mo_block_change *c, mo_error *err
     return mo_gpu_link_vital(status, err);
 }
 
-/* Until the device, or all of them, have done what they were given. */
+/* Waits until the device, or all devices, have completed their work. */
 static mo_status wait_for(mo_gpu *gpu, mo_error *err)
 {
     return gpu->lost ? MO_OK : mo_dstream_wait(gpu->link.main, err);
@@ -297,7 +297,7 @@ static mo_status wait_for_all(mo_gpu *head, mo_error *err)
     return status;
 }
 
-/* Copies are waited for, which is rare, so that a failed one is known before the state is relied on. */
+/* Waits for copies, which are rare, so that a failure is known before the state is used. */
 static mo_status own(mo_gpu *head, mo_state *state, int64_t begin, int64_t end, const bool *only,
                      mo_error *err)
 {
@@ -306,7 +306,7 @@ static mo_status own(mo_gpu *head, mo_state *state, int64_t begin, int64_t end, 
     if (x.any) {
         mo_error late = {0};
         const mo_status waited = wait_for_all(head, &late);
-        if (waited != MO_OK) { /* some block may not have what the table says */
+        if (waited != MO_OK) { /* some block may not have the contents that the table says */
             mo_state_reset(state);
             *err = late;
             status = waited;
@@ -349,7 +349,7 @@ void mo_gpu_session_doubt(const mo_gpu *gpu, const mo_forward *forward)
 
 /* ---- Copies to RAM and back -------------------------------------------------------------------- */
 
-/* Blocks that follow each other on both sides cross together. */
+/* Blocks that are consecutive on both sides are copied together. */
 typedef struct run {
     uint64_t to, from;
     int64_t bytes;
@@ -434,7 +434,7 @@ static mo_status move(mo_gpu *gpu, mo_state *s, int64_t begin, bool to_device, m
     return status == MO_OK ? wait_for(gpu, err) : mo_gpu_link_vital(status, err);
 }
 
-/* What is newer in RAM goes to the device. */
+/* Copies newer state from RAM to the device. */
 static mo_status return_state(mo_gpu *gpu, mo_state *s, mo_error *err)
 {
     mo_gpu_session *g = mo_gpu_session_of(s, gpu);
@@ -466,7 +466,7 @@ mo_status mo_gpu_session_settle(mo_state *state, mo_error *err)
     return status;
 }
 
-/* Blocks of a lost device are in RAM, where the step's are its own by now: the CPU computes with these. */
+/* A lost device's blocks are in RAM and already unshared for this step: the CPU computes with them. */
 static void see(const mo_gpu *gpu, mo_state *s)
 {
     mo_gpu_session_of(s, gpu)->hosted = false;

@@ -4,10 +4,11 @@
 
 #include "base/clock.h"
 
-/* A CPU that much slower than the link would get next to nothing, and without it experts can be sent before they are chosen. */
+/* A CPU that is this much slower than the link would get almost nothing, and without it experts can be
+ * prefetched before they are chosen. */
 #define SLOW_CPU 4.0
 
-/* Pieces have the engine's workspace and its threads in common. */
+/* Pieces share the engine's workspace and threads. */
 bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward)
 {
     return !gpu->lanes.serial && !mo_gpu_is_piece(gpu, forward) && !forward->w->adapting.count &&
@@ -15,9 +16,9 @@ bool mo_gpu_share_may(const mo_gpu *gpu, const mo_forward *forward)
            gpu->lanes.rates.cpu.s_per_byte < SLOW_CPU * gpu->lanes.rates.link.s_per_byte;
 }
 
-/* ---- Who gets which --------------------------------------------------------------------------- */
+/* ---- Assignment -------------------------------------------------------------------------------- */
 
-/* Experts that were sent ahead and may not have arrived: of a window that is on its way, half. */
+/* Number of prefetched experts that may not have arrived: half of those in a window in flight. */
 static double still_crossing(mo_gpu *gpu, const mo_gpu_order *o)
 {
     double experts = 0;
@@ -32,7 +33,7 @@ static double still_crossing(mo_gpu *gpu, const mo_gpu_order *o)
     return experts;
 }
 
-/* What comes from disk while slots are free fills them on its way. */
+/* True if experts from disk fill free slots. */
 static bool fills_slots(const mo_gpu *gpu, const mo_forward *forward, int layer)
 {
     return forward->engine->tiers && forward->engine->tiers->store && mo_ahead_leaves(&gpu->ahead) &&
@@ -54,7 +55,7 @@ int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const
         }
     }
     const int64_t bytes = gpu->core.layers[layer].expert_bytes;
-    int32_t most = 0; /* rows of an expert that the CPU gets; and `few` of those with exactly this many */
+    int32_t most = 0; /* rows of an expert that the CPU gets; it gets `few` of those with exactly this many */
     int few = 0;
     const int chosen = mo_lane_split(&gpu->lanes.rates.cpu, &gpu->lanes.rates.link, bytes,
                                      still_crossing(gpu, o), rows, count, &most, &few);
@@ -64,9 +65,9 @@ int mo_gpu_share_choose(mo_gpu *gpu, const mo_forward *forward, int layer, const
     return chosen;
 }
 
-/* ---- The CPU's ---------------------------------------------------------------------------------- */
+/* ---- The CPU's experts -------------------------------------------------------------------------- */
 
-/* The experts' input of tokens, by all threads. */
+/* Prepares the experts' input of tokens, on all threads. */
 typedef struct inputs {
     const float *from;
     const mo_forward *forward;
@@ -93,13 +94,13 @@ void mo_gpu_share_input(const mo_gpu *gpu, mo_forward *forward)
 void mo_gpu_share_begin(const mo_gpu *gpu, mo_forward *forward)
 {
     const mo_moe *moe = &forward->layer->moe;
-    if (gpu->lanes.claimed == 0) { /* workers have read it otherwise */
+    if (gpu->lanes.claimed == 0) { /* workers have read it in another way */
         mo_gpu_share_input(gpu, forward);
     }
     forward->hidden = mo_acts_lay(forward->w->hidden, forward->tokens * moe->used, moe->width);
 }
 
-/* Returns how many there are; *bytes: that would take as long with one row each. */
+/* Returns the number of experts; *bytes: the bytes that would take as long with one row each. */
 static int add_experts(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gpu_order *o, const bool *ready,
                        int64_t *bytes)
 {
@@ -128,9 +129,9 @@ void mo_gpu_share_round(mo_gpu *gpu, mo_forward *forward, int layer, const mo_gp
     mo_workspace *w = forward->w;
     float *const down = w->down;
     int64_t bytes;
-    w->down = gpu->scratch.pinned.shared_rows; /* the copy leaves from there */
+    w->down = gpu->scratch.pinned.shared_rows; /* the copy reads from there */
     const int count = add_experts(gpu, forward, layer, o, ready, &bytes);
-    forward->side_task = beside; /* a copy from memory that is not pinned blocks it */
+    forward->side_task = beside; /* a copy from unpinned memory blocks it */
     forward->side_waited_ns = 0;
     const int64_t began = mo_clock_ns();
     mo_forward_run_round(forward, false);

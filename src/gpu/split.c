@@ -1,6 +1,6 @@
 #include "gpu/split.h"
 
-/* Copies and experts on their way are on other streams: what counts is how long the main one waits for them. */
+/* Copies and experts in flight are on other streams: only the main stream's waits for them count. */
 static int part_of(const void *user, const mo_op *op)
 {
     const mo_gpu_scratch *s = user;

@@ -17,14 +17,14 @@
 #include "gpu/share.h"
 #include "gpu/split.h"
 
-/* The CPU's part of a layer follows that of the layer before after what the device does between them. */
+/* How long threads stay awake between the CPU's parts of two layers, while the device computes. */
 #define STAY_AWAKE_NS ((int64_t)500 * 1000)
 /* With several tokens the device's part takes longer, including pending copies. */
 #define STAY_AWAKE_SHARED_NS ((int64_t)3000 * 1000)
 
 /* ---- Before ----------------------------------------------------------------------------------- */
 
-/* The rows of a step that were made in RAM, on their way to pinned memory: those of many tokens by all threads. */
+/* Copies a step's rows from RAM to pinned memory: on all threads if there are many tokens. */
 enum { COPY_TOKENS = 32, COPY_ALONE = 128 };
 
 typedef struct block_rows {
@@ -55,7 +55,8 @@ static void copy_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Everything about the step that ops read from the device's memory: one copy, and the stream where it comes from another device. */
+/* Sends everything about the step that ops read from device memory: one copy, plus the stream if it comes
+ * from another device. */
 static mo_status send_block(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     const int64_t n = forward->tokens;
@@ -140,8 +141,8 @@ static mo_status run_small(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 
 /* ---- A batch ---------------------------------------------------------------------------------- */
 
-/* In a step of more tokens the host runs at most twice as many layers ahead of the device, so that a cancel takes effect soon; never so
- * few that the device would wait for it. */
+/* In a step of more tokens the host is at most twice this many layers ahead of the device, so that a cancel
+ * takes effect soon, but far enough that the device never waits for it. */
 enum { LONG_STEP = 1024, LOOK_LAYERS = 2 };
 
 static mo_status look(mo_gpu *gpu, int layer, mo_error *err)
@@ -150,8 +151,8 @@ static mo_status look(mo_gpu *gpu, int layer, mo_error *err)
     return status == MO_OK ? mo_event_record(gpu->link.look, gpu->link.main, err) : status;
 }
 
-/* What rows of pictures add behind the layer, to where its mixer's output was, by way of the stream's place in pinned memory: what was sent from
- * there has arrived when the host has waited. */
+/* Sends the vectors that rows of pictures add after the layer to the memory of its mixer's output, through
+ * the stream's pinned memory: after waiting, earlier data from there have arrived. */
 static mo_status send_features(mo_gpu *gpu, const mo_forward *forward, int layer, mo_error *err)
 {
     const int64_t n = gpu->core.spec->width;
@@ -254,10 +255,10 @@ static mo_status run_batch(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     return status == MO_OK ? mo_gpu_ops_launch(&p, &gpu->link, gpu->link.main, err) : status;
 }
 
-/* ---- All of it -------------------------------------------------------------------------------- */
+/* ---- The whole step ---------------------------------------------------------------------------- */
 
-/* What adapters add to experts goes between products that a small step's kernels join: such a step goes layer by layer, as a
- * batch does. */
+/* Adapters of experts add between products that a small step's kernels fuse, so such a step runs layer by
+ * layer, like a batch. */
 static bool adapts_experts(const mo_adapting *a)
 {
     for (int i = 0; i < a->count; i++) {
@@ -268,7 +269,7 @@ static bool adapts_experts(const mo_adapting *a)
     return false;
 }
 
-/* But for drafts, which are tokens when they are accepted. */
+/* Without drafts, which are counted when they are accepted. */
 static int64_t tokens_of(const mo_forward *forward)
 {
     int64_t tokens = forward->tokens;
@@ -278,7 +279,7 @@ static int64_t tokens_of(const mo_forward *forward)
     return tokens;
 }
 
-/* What changed since the device's last step. */
+/* Applies the changes since the device's last step. */
 static mo_status begin_part(mo_gpu *gpu, const mo_forward *forward, mo_error *err)
 {
     const bool drafts = mo_forward_has_drafts(forward);
@@ -293,7 +294,7 @@ static mo_status begin_part(mo_gpu *gpu, const mo_forward *forward, mo_error *er
     return status == MO_OK ? mo_gpu_experts_map(&gpu->experts, err) : status;
 }
 
-/* What goes before a device's layers, on its main stream. */
+/* Enqueues everything before a device's layers on its main stream. */
 static mo_status send_all(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -316,10 +317,10 @@ static mo_status send_all(mo_gpu *gpu, mo_forward *forward, bool small, mo_error
     return status == MO_OK ? send_block(gpu, forward, err) : status;
 }
 
-/* Its layers, and what is around them, on one device. */
+/* Runs a device's layers and the ops around them. */
 static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error *err)
 {
-    const bool together = small || mo_gpu_share_may(gpu, forward); /* host and device, layer by layer */
+    const bool together = small || mo_gpu_share_may(gpu, forward); /* host and device work layer by layer */
     const int64_t awake_ns = small ? STAY_AWAKE_NS : STAY_AWAKE_SHARED_NS;
     gpu->small = small;
     mo_pool_expect(forward->engine->pool, together && !gpu->memory.shares_cores ? awake_ns : 0);
@@ -344,8 +345,8 @@ static mo_status run_part(mo_gpu *gpu, mo_forward *forward, bool small, mo_error
     return status;
 }
 
-/* One device after the other: each goes on with the stream that the one before has left. The CPU has the part of one that is
- * lost. */
+/* Runs one device after the other: each continues with the stream of the previous one. The CPU runs a lost
+ * device's part. */
 static mo_status run_parts(mo_gpu *head, mo_forward *forward, bool small, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -366,7 +367,7 @@ static mo_status run_parts(mo_gpu *head, mo_forward *forward, bool small, mo_err
 
 /* ---- In pieces -------------------------------------------------------------------------------- */
 
-/* A piece of a batch on one device, by the thread that it has. The stream has been taken when it is here. */
+/* Runs a piece of a batch on one device, on its thread. The stream has been taken. */
 static mo_status run_piece(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
     mo_status status = send_all(gpu, forward, false, err);
@@ -390,7 +391,7 @@ static mo_status run_piece(mo_gpu *gpu, mo_forward *forward, mo_error *err)
     return status;
 }
 
-/* Work for the whole step comes first: computing a piece changes nothing that others read. */
+/* Work for the whole step comes first: a piece changes nothing that others read. */
 static mo_status run_pieces(mo_gpu *head, mo_forward *forward, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -456,7 +457,7 @@ mo_status mo_gpu_step(void *owner, mo_forward *forward, mo_error *err)
 
 /* ---- Drafts ----------------------------------------------------------------------------------- */
 
-/* On one device: small steps leave some layers to the CPU, which applies them itself. */
+/* For one device: small steps leave some layers to the CPU, which applies them itself. */
 static mo_status apply_drafts(mo_gpu *gpu, mo_forward *forward, mo_error *err)
 {
     const bool *skip = gpu->small && gpu->layer_buffer.cpu.count ? gpu->layer_buffer.cpu.layers : NULL;
@@ -485,7 +486,7 @@ mo_status mo_gpu_apply_drafts(void *owner, mo_forward *forward, mo_error *err)
     mo_status status = MO_OK;
     mo_gpu_turn_begin(&head->turn);
     mo_gpu_logits_accept(
-        head, forward); /* first: with a device that is lost they are, and nobody takes others for them */
+        head, forward); /* first: if a device is lost, so are its rows, and no others are mistaken for them */
     for (mo_gpu *gpu = head; gpu && status == MO_OK; gpu = gpu->next) {
         status = gpu->lost ? MO_OK : apply_drafts(gpu, forward, err);
     }
@@ -501,7 +502,7 @@ bool mo_gpu_lose(void *owner, const mo_error *why)
     mo_gpu_turn_begin(&gpu->turn);
     const bool goes_on = mo_gpu_lost_find(gpu, why);
     for (mo_gpu *g = gpu; g && !goes_on; g = g->next) {
-        mo_gpu_give_up(g); /* layers may be on their way for a step that will not come */
+        mo_gpu_give_up(g); /* layers may be in flight for a step that will not run */
         mo_gpu_layer_buffer_end(&g->layer_buffer);
     }
     publish_all(gpu);

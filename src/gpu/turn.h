@@ -1,14 +1,15 @@
-/* Turn: who uses the device now. A step has it from its beginning to its end, because a device on which ops wait for the host
- * must not be asked for memory (drivers may wait for all of them first); opening, closing, saving or restoring a session
- * or exchanging experts takes it in between. Turns are fair: a request waits for the running turn and those requested
- * before, so a session is opened between two steps of another. Private to the gpu's files. */
+/* Turn: a fair lock for the use of the device. A step holds it from beginning to end, because a device with
+ * ops that wait for the host must not be asked for memory (drivers may wait for all ops first). Opening,
+ * closing, saving or restoring a session and exchanging experts hold it between steps. A request waits for
+ * the running turn and for earlier requests, so a session is opened between two steps of another. Private to
+ * gpu/. */
 #ifndef MO_GPU_TURN_H
 #define MO_GPU_TURN_H
 
 #include <pthread.h>
 
 typedef struct mo_gpu_turn {
-    pthread_mutex_t next; /* held by the one who waits for `now` */
+    pthread_mutex_t next; /* held by the thread that waits for `now` */
     pthread_mutex_t now;
 } mo_gpu_turn;
 

@@ -1,18 +1,19 @@
-/* Windows: through which the experts of a batch cross the link, stages taken together, filled in turn. A window holds
- * experts of one layer, all gate matrices, then all up, then all down, because that is how neighbouring experts follow each other in
- * RAM: each run of neighbours crosses in one copy per tensor. On an H200 a copy has a fixed cost of 3.5 us,
- * and each call 2 to 3 us of the host, so that 0.9 MB at a time leave a sixth of the link's rate unused. */
+/* Windows: groups of stages through which the experts of a batch are copied over the link, filled in turn. A
+ * window has experts of one layer, all gate matrices, then all up, then all down, because RAM stores
+ * neighbouring experts in this order: each run of neighbours takes one copy per tensor. On an H200 a copy has
+ * a fixed cost of 3.5 us, and each call takes 2 to 3 us of the host, so that 0.9 MB at a time leave a sixth
+ * of the link's rate unused. */
 #include "base/log.h"
 #include "base/status.h"
 #include "gpu/experts.h"
 #include "gpu/restore.h"
 
-/* A window is computed when all of it has arrived, and filled again when all of it was computed: there should be some,
- * and none needs to be larger than this for copies to run at the link's rate. */
+/* A window is computed when all of it has arrived, and refilled when all of it was computed. So there should
+ * be several, and none needs to be larger than this to reach the link's rate. */
 #define WINDOW_BYTES ((int64_t)48 << 20)
 enum { WINDOWS_LEAST = 6 };
 
-/* ---- Making ----------------------------------------------------------------------------------- */
+/* ---- Opening ----------------------------------------------------------------------------------- */
 
 mo_status mo_gpu_windows_open(mo_gpu_experts *x, mo_error *err)
 {
@@ -82,7 +83,7 @@ bool mo_gpu_window_capacity(const mo_gpu_experts *x)
     return x->window_head - x->window_tail < (uint64_t)x->window_count;
 }
 
-/* One part of all the window's experts, runs that are side by side here and there in one copy. */
+/* Copies one part of all the window's experts; runs that are contiguous on both sides take one copy. */
 static mo_status copy_part(mo_gpu_experts *x, const mo_gpu_window *w, int part, int64_t *bytes, mo_error *err)
 {
     const mo_gpu_window_part part_of = mo_gpu_window_part_of(x, w->layer, part);
@@ -102,7 +103,7 @@ static mo_status copy_part(mo_gpu_experts *x, const mo_gpu_window *w, int part, 
     return status;
 }
 
-/* To the file's layout, in parallel with the computing stream. */
+/* Converts to the file's layout, in parallel with the compute stream. */
 static mo_status straighten(mo_gpu_experts *x, const mo_gpu_window *w, mo_error *err)
 {
     const mo_expert *b = &x->core->spec->layers[w->layer].moe.expert[0];
@@ -156,7 +157,8 @@ mo_status mo_gpu_window_send(mo_gpu_experts *x, int layer, const int *experts, i
     return status;
 }
 
-/* Up to `size` experts that are not on the device: of `layer` from *expert on, which moves behind them. */
+/* Selects up to `size` experts of `layer` that are not on the device, from *expert on, which is moved past
+ * them. */
 static int pick_missing(const mo_gpu_experts *x, int layer, int size, int *expert, int *out)
 {
     const mo_layer *l = &x->core->spec->layers[layer];
@@ -197,7 +199,7 @@ mo_status mo_gpu_window_ahead(mo_gpu_experts *x, int layer, int most, int size, 
 mo_status mo_gpu_window_retire(mo_gpu_experts *x, mo_error *err)
 {
     const mo_gpu_window *w = mo_gpu_window_at(x, x->window_tail++);
-    /* Experts sent in vain were not computed, and may still be reordered. */
+    /* Wrongly predicted experts were not computed, and may still be in conversion. */
     const mo_status status = w->awaited ? MO_OK : mo_dstream_after(x->link->main, w->ready, err);
     return status == MO_OK ? mo_event_record(w->done, x->link->main, err) : status;
 }

@@ -8,43 +8,43 @@
 #include "base/host.h"
 #include "base/status.h"
 
-/* A block. Free ones are in a list of their class. */
+/* A block. Free blocks are in a list of their class. */
 typedef struct block {
     uint64_t address;
     int32_t holders, keepers; /* states; snapshots */
     int32_t next, prev;       /* in the list; -1: none */
-    int32_t piece, chunk;     /* that it lies in; chunk -1: none */
+    int32_t piece, chunk;     /* location; chunk -1: none */
     int16_t size_class;
-    bool at_home; /* of some state */
+    bool at_home; /* in the home of a state */
 } block;
 
-/* A list of blocks: others first, those in the home of a state last. */
+/* A list of free blocks: those in a home come last. */
 typedef struct size_class {
-    int64_t bytes; /* of a block, with what aligns the next one */
+    int64_t bytes; /* of a block, including the alignment */
     int32_t first, last;
-    int kind; /* of its chunks; where kinds are apart, of all its blocks */
+    int kind; /* of its chunks; if kinds are apart, of all its blocks */
 } size_class;
 
-/* Memory for blocks of whichever class needs it. */
+/* Memory for blocks of any class. */
 typedef struct chunk {
     uint64_t address;
-    int32_t first; /* of its numbers: as many as blocks of the smallest class fit */
+    int32_t first; /* its first block number; it has as many as blocks of the smallest class fit */
     int32_t used;
-    int32_t next;   /* of its kind, among those that are not used; -1: none */
-    int size_class; /* -1: nothing of it is used */
+    int32_t next;   /* next unused chunk of its kind; -1: none */
+    int size_class; /* -1: unused */
     int kind;
 } chunk;
 
-/* Memory from the source, with `homes` states' blocks at its beginning. */
+/* Memory from the source, starting with the blocks of `homes` states. */
 typedef struct piece {
-    bool there;                       /* false: given back; its numbers wait for another */
-    uint64_t address[MO_BLOCK_KINDS]; /* 0: it has none of that kind */
+    bool there;                       /* false: freed; its numbers wait for another piece */
+    uint64_t address[MO_BLOCK_KINDS]; /* 0: none of that kind */
     int64_t bytes[MO_BLOCK_KINDS];
-    int32_t first, count; /* its numbers */
+    int32_t first, count; /* range of its block numbers */
     int32_t used;         /* blocks in use */
-    int home, homes;      /* the first of them, how many */
+    int home, homes;      /* first home, and their number */
     bool planned;
-    int64_t *at, *length; /* [layers] of a home: number of the layer's first block, and how many */
+    int64_t *at, *length; /* [layers] of a home: number of the layer's first block, and block count */
 } piece;
 
 typedef struct home {
@@ -54,19 +54,19 @@ typedef struct home {
 } home;
 
 struct mo_block_pool {
-    pthread_mutex_t lock; /* protects all below */
+    pthread_mutex_t lock; /* protects all members below */
     mo_block_source source;
     int layers, class_count;
     int *class_of; /* [layers] */
     size_class *classes;
     int64_t chunk_bytes;     /* the largest block */
-    int32_t chunk_blocks;    /* most blocks of a chunk */
-    mo_block_share planned;  /* needs and total are the pool's */
+    int32_t chunk_blocks;    /* maximum blocks of a chunk */
+    mo_block_share planned;  /* needs and total belong to the pool */
     mo_block_need *needs;    /* [layers] */
     int64_t *total;          /* [layers], or NULL */
-    bool has_plan, has_made; /* a share is planned; its memory is there */
+    bool has_plan, has_made; /* a share is planned; its memory is allocated */
     bool closed, alive;
-    bool grows; /* more memory is taken where nothing is free */
+    bool grows; /* allocates more memory if no block is free */
     int64_t users, states;
     block *blocks;
     int32_t block_count;
@@ -76,7 +76,7 @@ struct mo_block_pool {
     int home_count;
     chunk *chunks;
     int32_t chunk_count;
-    int32_t unused_chunk[MO_BLOCK_KINDS]; /* the next to be used; -1: none */
+    int32_t unused_chunk[MO_BLOCK_KINDS]; /* first unused chunk; -1: none */
     mo_block_counts counts;
 };
 
@@ -149,7 +149,7 @@ static bool grow(void **list, size_t count, size_t more, size_t size)
     return true;
 }
 
-/* Numbers for a new piece: those of one that was given back, or more of them. NULL: no memory for the lists. */
+/* A piece entry with numbers: those of a freed piece, or new ones. NULL: out of memory for the lists. */
 static piece *find_piece(mo_block_pool *p, int64_t count, int64_t homes, int64_t chunks)
 {
     for (int i = 0; i < p->piece_count && chunks == 0; i++) {
@@ -227,7 +227,7 @@ static void lay_chunks(mo_block_pool *p, int index, int kind, int64_t chunks, in
     }
 }
 
-/* Bytes of the share's blocks of each kind, and of chunks. */
+/* Bytes of the share's blocks by kind, and of its chunks. */
 static void split_share(const mo_block_pool *p, const mo_block_share *s, int64_t *bytes, int64_t *kept)
 {
     int64_t all = 0;
@@ -291,7 +291,7 @@ static void give_piece(mo_block_pool *p, piece *e)
     e->there = false;
 }
 
-/* The piece's memory, of all kinds or none. */
+/* Allocates the piece's memory, of all kinds or none. */
 static mo_status take_piece(mo_block_pool *p, const int64_t *bytes, const int64_t *kept, piece *e,
                             mo_error *err)
 {
@@ -314,7 +314,7 @@ static mo_status take_piece(mo_block_pool *p, const int64_t *bytes, const int64_
     return status;
 }
 
-/* Memory for a share. *home: the first of it, -1: it has none. */
+/* Allocates memory for a share. *first: its first home, -1: none. */
 static mo_status add_piece(mo_block_pool *p, const mo_block_share *s, bool planned, int *first, mo_error *err)
 {
     const int64_t homes = mo_block_share_homes(s), bytes = mo_block_share_bytes(s);
@@ -328,7 +328,7 @@ static mo_status add_piece(mo_block_pool *p, const mo_block_share *s, bool plann
     int64_t count = chunks * p->chunk_blocks;
     for (int i = 0; i < p->layers; i++) {
         const int64_t total = mo_block_share_total(s, i);
-        count += total < INT32_MAX && count < INT32_MAX ? total : INT32_MAX; /* more is refused */
+        count += total < INT32_MAX && count < INT32_MAX ? total : INT32_MAX; /* more is rejected */
     }
     piece *e = bytes < INT64_MAX ? find_piece(p, count, homes, chunks) : NULL;
     if (!e) {
@@ -475,7 +475,7 @@ void mo_block_pool_close(mo_block_pool *p, bool keep)
 
 /* ---- States ------------------------------------------------------------------------------------ */
 
-/* A home of a piece that was planned, or that another state has left and that is long enough. */
+/* A free home: of the planned piece, or left by another state and long enough. */
 static int free_home(const mo_block_pool *p, const mo_block_need *needs)
 {
     for (int i = 0; i < p->home_count; i++) {
@@ -553,7 +553,7 @@ typedef struct range {
     int64_t bytes;
 } range;
 
-/* The free memory that the block of this number stands for; a chunk that is not used is that of its first number. */
+/* The free memory of this block number; an unused chunk belongs to its first number. */
 static range free_memory(const mo_block_pool *p, int32_t number)
 {
     const block *b = &p->blocks[number];
@@ -568,7 +568,7 @@ static range free_memory(const mo_block_pool *p, int32_t number)
     return (range){p->source.apart ? c->kind : 0, b->address, c->bytes};
 }
 
-/* Discards the first run of free memory at or behind `number`, at most a few MiB; returns the number behind it. */
+/* Discards the first run of free memory from `number` on, at most a few MiB. Returns the number after it. */
 static int32_t discard_run(mo_block_pool *p, int32_t number)
 {
     enum { AT_ONCE = 16 << 20 };
@@ -672,7 +672,7 @@ void mo_block_pool_unlock(mo_block_pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* A chunk becomes blocks of the class. */
+/* Converts a chunk to blocks of the class. */
 static void use_chunk(mo_block_pool *p, int c)
 {
     chunk *k = &p->chunks[p->unused_chunk[p->classes[c].kind]];
@@ -686,7 +686,7 @@ static void use_chunk(mo_block_pool *p, int c)
     }
 }
 
-/* Nothing of it is used any more: any class may have it. */
+/* The chunk is unused now, and available to any class. */
 static void drop_chunk(mo_block_pool *p, int32_t index)
 {
     chunk *k = &p->chunks[index];
@@ -715,7 +715,7 @@ static int32_t choose_block(mo_block_pool *p, int layer, int number, int64_t ent
     return p->classes[c].first;
 }
 
-/* Adds to the counts what the block is, or takes it away. */
+/* Adds the block to the counts, or subtracts it. */
 static void count_block(mo_block_pool *p, const block *b, int64_t sign)
 {
     const int64_t bytes = p->classes[b->size_class].bytes;
@@ -731,7 +731,7 @@ void mo_block_hold(mo_block_pool *p, int32_t number, mo_block_holder who)
     count_block(p, b, 1);
 }
 
-/* Memory for one more state, which is no home. */
+/* Allocates memory for one more state, without a home. */
 static bool add_more(mo_block_pool *p)
 {
     const mo_block_share more = {.needs = p->needs, .layers = p->layers};

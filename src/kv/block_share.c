@@ -5,7 +5,7 @@ int64_t mo_block_aligned(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Sums and products stop at the largest number. */
+/* Sums and products saturate. */
 static int64_t plus(int64_t a, int64_t b)
 {
     int64_t sum;
@@ -28,7 +28,7 @@ int64_t mo_block_share_total(const mo_block_share *s, int layer)
     return s->total ? s->total[layer] : times(mo_block_share_states(s), s->needs[layer].count);
 }
 
-/* States whose blocks all have a place. */
+/* States that have a home. */
 int64_t mo_block_share_homes(const mo_block_share *s)
 {
     int64_t homes = mo_block_share_states(s);

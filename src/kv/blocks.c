@@ -131,7 +131,7 @@ void mo_blocks_trim(mo_blocks *b, int64_t length)
 
 /* ---- Sharing ----------------------------------------------------------------------------------- */
 
-/* A circular table has the last blocks of the sequence, as many as it is long. */
+/* A circular table has the last blocks of the sequence, up to its length. */
 mo_blocks_span mo_blocks_span_of(const mo_blocks_layer *to, const mo_blocks_layer *from, int64_t length)
 {
     if (to->recurrent) {
@@ -157,7 +157,7 @@ void mo_blocks_share(mo_blocks *to, mo_blocks *from, int64_t length)
             }
         }
     }
-    if (from->mine_to != 0) { /* never of a snapshot, which several threads may read at once */
+    if (from->mine_to != 0) { /* never for a snapshot, which several threads may read at once */
         from->mine_from = from->mine_to = 0;
     }
     mo_block_pool_unlock(to->pool);
@@ -212,7 +212,7 @@ void mo_blocks_join(mo_blocks *to, const mo_blocks *tail, int64_t first, int64_t
 
 /* ---- Before writing ---------------------------------------------------------------------------- */
 
-/* The next block that has to be acquired or copied from position *u on; the lock is held. False: none. A layer's recurrent
+/* The next block to acquire or copy from position *u on; the lock is held. False: none. A layer's recurrent
  * block counts as its first. */
 static bool next_change(const mo_blocks *b, int layer, int64_t *u, int64_t end, mo_block_change *out)
 {
@@ -222,7 +222,8 @@ static bool next_change(const mo_blocks *b, int layer, int64_t *u, int64_t end, 
         const int32_t number = l->numbers[entry];
         *u = l->recurrent ? end : at - at % MO_KV_BLOCK + MO_KV_BLOCK;
         if (number < 0 || mo_block_is_shared(b->pool, number)) {
-            /* A block that begins here has nothing that is still wanted, but for older positions of a circular table. */
+            /* The contents of a block that begins here are not needed, except older positions in a circular
+             * table. */
             const bool empty = !l->recurrent && !l->circular && at % MO_KV_BLOCK == 0;
             *out = (mo_block_change){.layer = layer, .entry = entry, .from = empty ? -1 : number};
             return true;
@@ -231,8 +232,8 @@ static bool next_change(const mo_blocks *b, int layer, int64_t *u, int64_t end, 
     return false;
 }
 
-/* Puts another block into the entry, with what `change` says is wanted of the old one. Copies are made without the lock:
- * the old block is held until then, and the new one is not visible. */
+/* Replaces the block of an entry, with the data that `change` copies from the old one. Copies are made
+ * without the lock: the old block is held until then, and the new one is not visible. */
 static mo_status exchange(mo_blocks *b, mo_block_change *c, mo_block_change_fn change, void *ctx,
                           mo_error *err)
 {
@@ -296,7 +297,7 @@ int64_t mo_blocks_need(const mo_blocks *b, int64_t begin, int64_t end)
     return bytes;
 }
 
-/* ---- Asking ------------------------------------------------------------------------------------ */
+/* ---- Queries ----------------------------------------------------------------------------------- */
 
 void mo_blocks_count(const mo_blocks *b, int64_t *all, int64_t *alone)
 {

@@ -21,7 +21,7 @@ static mo_state_layer recurrent(int64_t conv, int64_t delta)
                             .delta_values = delta};
 }
 
-/* A layer of a state, without its table. */
+/* Describes a layer of a state, without its table. */
 static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t context, int64_t batch)
 {
     if (layer->mixer == MO_MIXER_DELTA) {
@@ -37,7 +37,7 @@ static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t con
     }
     if (layer->mixer == MO_MIXER_NONE) {
         mo_state_layer none = recurrent(0, 0);
-        none.delta_at = 64; /* every layer has a table, and blocks have bytes */
+        none.delta_at = 64; /* every layer has a table, and blocks are not empty */
         return none;
     }
     const mo_attention *a = &layer->attention;
@@ -48,13 +48,13 @@ static mo_state_layer describe(const mo_layer *layer, mo_kv_type kv, int64_t con
                             .circular = length * MO_KV_BLOCK < context};
 }
 
-/* Does the layer have a table of compressed keys? */
+/* True if the layer has a table of compressed keys. */
 static bool compresses(const mo_layer *layer)
 {
     return layer->mixer == MO_MIXER_ATTENTION && layer->attention.compressed.ratio > 0;
 }
 
-/* That table. */
+/* Describes that table. */
 static mo_state_layer describe_compressed(const mo_layer *layer, mo_kv_type kv, int64_t context)
 {
     const mo_attention *a = &layer->attention;
@@ -65,7 +65,7 @@ static mo_state_layer describe_compressed(const mo_layer *layer, mo_kv_type kv, 
     return l;
 }
 
-/* Tables of a state. */
+/* Number of tables of a state. */
 static int tables_of(const mo_model_spec *spec)
 {
     int count = spec->layer_count;
@@ -75,7 +75,7 @@ static int tables_of(const mo_model_spec *spec)
     return count;
 }
 
-/* All of them; the list is [tables_of(spec)]. */
+/* Describes all tables; the list is [tables_of(spec)]. */
 static void describe_all(const mo_model_spec *spec, mo_kv_type kv, int64_t context, int64_t batch,
                          mo_state_layer *list)
 {
@@ -89,13 +89,13 @@ static void describe_all(const mo_model_spec *spec, mo_kv_type kv, int64_t conte
     }
 }
 
-/* Are some of the model's layers remote? */
+/* True if some of the model's layers are remote. */
 static bool has_remote_layers(const mo_model_spec *spec)
 {
     return spec->all_count > spec->layer_count;
 }
 
-/* Bytes of a compressed key with that of the indexer. */
+/* Bytes of a compressed key with the indexer's. */
 static int64_t compressed_bytes(const mo_state_layer *l)
 {
     return mo_kv_bytes(l->kv.type, l->kv.k_len) + mo_kv_index_bytes(l->kv);
@@ -109,14 +109,14 @@ static int64_t block_bytes(const mo_state_layer *l)
     return l->recurrent ? l->delta_at + l->delta_values * (int64_t)sizeof(float) : mo_kv_block_bytes(l->kv);
 }
 
-/* A pool's share for states of the size. The lists are the caller's to free, also on failure. */
+/* A pool's share for states of this size. The caller frees the lists, also after a failure. */
 typedef struct shares {
     mo_block_share share;
     mo_block_need *needs;
     int64_t *total;
 } shares;
 
-/* Blocks of a layer that hold the positions of all sessions, each of which may use part of its last one. */
+/* Blocks of a layer for the positions of all sessions, each with a partly used last block. */
 static int64_t total_blocks(const mo_state_layer *l, const mo_state_size *size)
 {
     const int64_t sessions = size->sessions > 1 ? size->sessions : 1;
@@ -160,7 +160,7 @@ static void free_shares(shares *s)
     free(s->total);
 }
 
-/* As mo_block_share_bytes() counts, but without lists, since a size has to be known when memory is out, too. */
+/* Counts like mo_block_share_bytes(), but without lists, because a size must be computable without memory. */
 int64_t mo_state_pool_bytes(const mo_model_spec *spec, const mo_state_size *size)
 {
     int64_t bytes = 0, unit = 64; /* blocks of compressed keys have fewer bytes than those of their windows */
@@ -192,7 +192,7 @@ int64_t mo_state_layer_share(const mo_model_spec *spec, const mo_state_size *siz
     return more > INT64_MAX - own ? INT64_MAX : own + more;
 }
 
-/* Rows of its window and of blocks, and where there is an indexer its keys of all blocks. */
+/* Rows of the window and of blocks, and with an indexer its keys of all blocks. */
 static int64_t compressed_read(const mo_attention *a, mo_kv_type kv, int64_t context)
 {
     const int64_t blocks = a->compressed.ratio ? context / a->compressed.ratio : 0, top = a->index.top;
@@ -274,7 +274,7 @@ mo_status mo_state_blocks(const mo_state *s, mo_block_pool *pool, mo_block_holde
     return status;
 }
 
-/* Where the entry's block is in RAM now. */
+/* Sets the address of an entry's block in RAM. */
 static void point(mo_state *s, int layer, int64_t entry, uint64_t address)
 {
     mo_state_layer *l = &s->layers[layer];
@@ -381,7 +381,7 @@ void mo_state_drop(mo_state *s)
     *s = (mo_state){0};
 }
 
-/* ---- Forgetting ------------------------------------------------------------------------------- */
+/* ---- Trimming --------------------------------------------------------------------------------- */
 
 void mo_state_reset(mo_state *s)
 {
@@ -400,7 +400,7 @@ static int64_t first_seen(const mo_state_layer *l, int64_t position)
     return l->window && position >= l->window ? position - l->window + 1 : 0;
 }
 
-/* Is all that a layer sees of a sequence of `length` still there, of one that is marked so? */
+/* True if a layer with this mark still has everything that a sequence of `length` sees. */
 static bool layer_goes_back(const mo_state_layer *l, const mo_state_mark *mark, int64_t length)
 {
     const int64_t oldest = first_seen(l, length);
@@ -409,7 +409,7 @@ static bool layer_goes_back(const mo_state_layer *l, const mo_state_mark *mark, 
            !(length < mark->restored && oldest < first_seen(l, mark->restored));
 }
 
-/* Does any layer of the model lack it, also a remote one? */
+/* True if that holds for all layers of the model, also remote ones. */
 static bool goes_back(const mo_state *s, const mo_state_mark *mark, int64_t length)
 {
     if (length >= mark->length) {
@@ -487,7 +487,7 @@ void mo_state_take_mark(mo_state *s, mo_state_mark mark, bool same)
     s->anew = true;
 }
 
-/* Circular tables are of the same length. */
+/* True if circular tables have the same length. */
 static bool same_tables(const mo_blocks *a, const mo_blocks *b)
 {
     for (int i = 0; i < a->layers; i++) {
@@ -585,11 +585,11 @@ int64_t mo_state_compressed_run(const mo_attention *a)
 }
 
 /* ---- Saving -----------------------------------------------------------------------------------
- * A windowed layer saves the positions its window can still see at the saved length; what a longer table
- * also holds is left out. */
+ * A windowed layer saves the positions that its window still sees at the saved length; older ones in a longer
+ * table are omitted. */
 
-/* Bytes of a position's key and value; a shared row is both, and so is a latent one, unless it has codes: then its value and its tail are
- * saved. */
+/* Saved bytes of a position's key and value. A shared row is both, and so is a latent one, unless it has
+ * codes: then its value and its tail are saved. */
 static int64_t saved_vectors(const mo_kv_shape *s)
 {
     const mo_kv_head kv = mo_kv_head_of(*s, 0, NULL, 0);
@@ -634,12 +634,12 @@ size_t mo_state_saved_bytes(const mo_state *s)
     return (size_t)saved_bytes(s, s->length);
 }
 
-/* The key or value of position u between the cache and `at`; the bytes of it. */
+/* Moves the key or value of position u between the cache and `at`. Returns its bytes. */
 static int64_t transfer_vector(const mo_kv_head *kv, int64_t u, bool value, uint8_t *at, bool out)
 {
     const int64_t bytes = value ? kv->v_bytes : kv->k_bytes;
     if (value && (kv->shared || (kv->tail && !mo_kv_coded(kv->type)))) {
-        return 0; /* the key has it */
+        return 0; /* the key includes it */
     }
     if (mo_kv_coded(kv->type) && out) {
         mo_kv_codes_out(kv, u, value, at);
@@ -652,7 +652,7 @@ static int64_t transfer_vector(const mo_kv_head *kv, int64_t u, bool value, uint
     return bytes;
 }
 
-/* Positions begin .. end - 1 of a head between the cache and `at`; the bytes of them. */
+/* Moves positions begin .. end - 1 of a head between the cache and `at`. Returns their bytes. */
 static int64_t move_head(const mo_kv_head *kv, int64_t begin, int64_t end, uint8_t *at, bool out)
 {
     uint8_t *next = at;
@@ -663,7 +663,7 @@ static int64_t move_head(const mo_kv_head *kv, int64_t begin, int64_t end, uint8
     return next - at;
 }
 
-/* The same of the indexer's keys. */
+/* The same for the indexer's keys. */
 static int64_t move_index(const mo_kv_shape *kv, uint8_t *const *blocks, int64_t length, int64_t begin,
                           int64_t end, uint8_t *at, bool out)
 {
@@ -687,7 +687,7 @@ int64_t mo_state_move_rows(const mo_kv_shape *kv, uint8_t *const *blocks, int64_
     return at - rows;
 }
 
-/* The first `count` compressed keys of a table between the state and `at`; the bytes of them. */
+/* Moves the first `count` compressed keys of a table between the state and `at`. Returns their bytes. */
 static int64_t move_compressed(const mo_state_layer *l, int64_t count, uint8_t *at, bool out)
 {
     const int64_t run = MO_KV_BLOCK / l->ratio, row = mo_kv_bytes(l->kv.type, l->kv.k_len),
@@ -703,7 +703,7 @@ static int64_t move_compressed(const mo_state_layer *l, int64_t count, uint8_t *
     return next - at;
 }
 
-/* Moves every saved piece between the state and `saved`, in one fixed order. */
+/* Moves all saved parts between the state and `saved`, in a fixed order. */
 static void transfer(const mo_state *s, uint8_t *saved, bool out)
 {
     uint8_t *at = saved;
@@ -714,7 +714,7 @@ static void transfer(const mo_state *s, uint8_t *saved, bool out)
         for (int p = 0; l->recurrent && p < 2; p++) {
             if (pieces[p]) {
                 memcpy(out ? at : pieces[p], out ? pieces[p] : at, (size_t)sizes[p]);
-            } else { /* nothing was fed yet */
+            } else { /* nothing was fed so far */
                 memset(at, 0, (size_t)sizes[p]);
             }
             at += sizes[p];
@@ -733,7 +733,7 @@ void mo_state_save(const mo_state *s, uint8_t *out)
     transfer(s, out, true);
 }
 
-/* Has every layer saved all positions? */
+/* True if every layer has saved all positions. */
 static bool saves_all(const mo_state *s, int64_t length)
 {
     bool all = true;
@@ -743,7 +743,7 @@ static bool saves_all(const mo_state *s, int64_t length)
     return all;
 }
 
-/* The positions that the state has now, of `all` that were saved. */
+/* Loads the state's current positions, of `all` saved ones. */
 static void take_first(const mo_state *s, const uint8_t *saved, int64_t all)
 {
     uint8_t *at = (uint8_t *)saved;

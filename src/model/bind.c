@@ -10,7 +10,7 @@
 /* Space for the longest name a file may have and our suffixes. */
 #define NAME_BYTES (MO_GGUF_NAME + 32)
 
-/* Every function below takes a name as printf does. A longer one than fits is in no file. */
+/* The functions below take a name as printf does. A name that does not fit is in no file. */
 #define FORMAT(name, fmt)                                                                                    \
     do {                                                                                                     \
         va_list args;                                                                                        \
@@ -87,7 +87,7 @@ static void missing(mo_binder *b, const char *name, const char *suffix)
                  file_of(b, NULL), name, suffix);
 }
 
-/* "[2048, 768, 128]", without the ones at the end. */
+/* "[2048, 768, 128]", without trailing ones. */
 static void sizes_text(const int64_t size[4], char *text, size_t bytes)
 {
     int dims = 4, used = 0;
@@ -100,7 +100,7 @@ static void sizes_text(const int64_t size[4], char *text, size_t bytes)
     }
 }
 
-/* False, and the failure recorded, when the tensor has other sizes. */
+/* False, with the failure recorded: the tensor has other sizes. */
 static bool has_sizes(mo_binder *b, const mo_gguf_tensor *t, int64_t n0, int64_t n1, int64_t n2)
 {
     const int64_t wanted[4] = {n0, n1, n2, 1};
@@ -120,7 +120,7 @@ static bool has_sizes(mo_binder *b, const mo_gguf_tensor *t, int64_t n0, int64_t
     return good(b);
 }
 
-/* The same when it has a type that cannot be computed with. */
+/* The same if its type is not supported. */
 static bool fits(mo_binder *b, const mo_gguf_tensor *t, int64_t n0, int64_t n1, int64_t n2)
 {
     if (has_sizes(b, t, n0, n1, n2) && t->format->kind == MO_KIND_INTEGER) {
@@ -233,13 +233,13 @@ static mo_weights view_of(const mo_gguf_tensor *t, int64_t cols, int64_t rows)
     return (mo_weights){.type = t->format->type, .rows = rows, .cols = cols};
 }
 
-/* What is asked of one matrix tensor. */
+/* A request for one matrix tensor. */
 typedef struct request {
     int64_t cols, row, rows, total;
     const int32_t *order;
     bool scaled;
     int64_t parts; /* the tensor is a stack of this many; 0: not a stack */
-    bool flat;     /* or may be one matrix of all of them */
+    bool flat;     /* or it may be one matrix with the rows of all */
 } request;
 
 static void bind_bias(mo_binder *b, mo_linear *out, const request *r, const char *name)
@@ -411,8 +411,8 @@ void mo_bind_table(mo_binder *b, mo_weights *out, int64_t cols, int64_t rows, co
 
 /* ---- Experts ---- */
 
-/* One of an expert's three matrices inside a tensor that holds those of all experts: rows [row, row + rows) of
- * every expert's `total`. */
+/* One of an expert's three matrices in a tensor with those of all experts: rows [row, row + rows) of every
+ * expert's `total`. */
 typedef struct stack {
     mo_moe *moe;
     mo_linear *first; /* of expert 0 */
@@ -463,7 +463,7 @@ static void bind_stack(mo_binder *b, const stack *s, const char *name)
     }
 }
 
-/* Files of the first mixtures: every expert has tensors of its own. */
+/* The first mixture models' files: every expert has its own tensors. */
 static void bind_lone(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
 {
     const size_t before = b->count;
@@ -499,7 +499,7 @@ void mo_bind_experts(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
     stack up = {.moe = moe, .first = &moe->expert[0].up, .cols = width_in, .rows = hidden};
     snprintf(name, sizeof name, "blk.%d.ffn_gate_up_exps", layer);
     if (mo_gated(moe->activation) &&
-        find(b, name, ".weight")) { /* gate rows first; the format has no scale for the two together */
+        find(b, name, ".weight")) { /* gate rows first; the format has no scale for both together */
         gate.total = up.total = 2 * hidden;
         up.row = hidden;
         bind_stack(b, &gate, name);
@@ -524,9 +524,9 @@ void mo_bind_experts(mo_binder *b, int layer, int64_t width_in, mo_moe *moe)
     bind_stack(b, &down, name);
 }
 
-/* ---- Rotations ---- */
+/* ---- Ropes ---- */
 
-/* Files mark pairs that do not turn with a factor of 1e30; above this limit nothing turns visibly. */
+/* Files mark unrotated pairs with a factor of 1e30; above this limit there is no visible rotation. */
 #define FACTOR_STILL 1e9f
 
 static void prepare(mo_binder *b, const mo_rope_setup *setup, const float *factors, mo_rope *rope)
@@ -549,7 +549,8 @@ static void prepare(mo_binder *b, const mo_rope_setup *setup, const float *facto
     }
 }
 
-/* A file whose layers rotate different numbers of values has factors for the most of them: the first ones serve. */
+/* If layers rotate different numbers of values, the file has factors for the largest number, and the others
+ * use the first ones. */
 static bool factors_fit(mo_binder *b, const mo_gguf_tensor *t, int64_t pairs)
 {
     return fits(b, t, t->size[0] > pairs ? t->size[0] : pairs, 1, 1);
@@ -561,7 +562,7 @@ static const mo_rope *bind_rope(mo_binder *b, const mo_rope_setup *setup, const 
     if (!rope) {
         return NULL;
     }
-    prepare(b, setup, NULL, rope); /* checks the numbers */
+    prepare(b, setup, NULL, rope); /* validates the numbers */
     if (t && good(b) && factors_fit(b, t, setup->n_rot / 2)) {
         mo_rope_binding *w = mo_bind_alloc(b, 1, sizeof *w);
         if (w) {

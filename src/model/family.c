@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "model/nearest.h"
 
-/* The one place where a family is registered. */
+/* A new family is registered only here. */
 /* clang-format off */
 static const mo_family *const families[] = {
     &mo_family_llama,
@@ -103,9 +103,10 @@ const mo_family *mo_family_of(mo_binder *b)
     return NULL;
 }
 
-/* ---- What the engine may trust ---- */
+/* ---- Checks for the engine ---- */
 
-/* Values of a position of the KV cache in a layer: offsets in a block of 128 are ints (numeric/kv.h). Models have some thousands. */
+/* Values per position of the KV cache in a layer: offsets in a block of 128 are ints (numeric/kv.h). Models
+ * have a few thousand. */
 enum { KV_VALUES_MAX = 1 << 20 };
 
 static void check_attention(mo_binder *b, int n, const mo_attention *a)
@@ -193,7 +194,7 @@ static void bind_output(mo_binder *b, const mo_family *family, mo_model_spec *sp
     if (!t && !family->own_output) {
         spec->tied = true;
         spec->output = (mo_linear){.w = spec->embed};
-    } else if (t && t->format->type == MO_NVFP4) { /* the only type for which output.scale means something */
+    } else if (t && t->format->type == MO_NVFP4) { /* the only type for which output.scale has a meaning */
         mo_bind_linear(b, &spec->output, spec->width, spec->vocab, "output");
     } else {
         mo_bind_unscaled(b, &spec->output, spec->width, spec->vocab, "output");

@@ -1,4 +1,4 @@
-/* MTP heads (nextn): a layer behind the others in the file, and the few tensors that make its input. */
+/* MTP heads (nextn): a layer after the others in the file, and the few tensors that make its input. */
 #include <stdio.h>
 
 #include "base/status.h"
@@ -19,7 +19,7 @@ bool mo_family_finds_head(const mo_gguf *gguf)
     return family && mo_family_has_head(&b, family, &keys);
 }
 
-/* The head's own copy; otherwise it says only what it takes of its model. */
+/* Binds the head's own copy; without one, only describes what it borrows from its model. */
 static void bind_table(mo_binder *b, const mo_keys *k, mo_weights *out)
 {
     char name[64];

@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 
-/* Above these a number is taken for damage; they also keep every product of two below 2^62. */
+/* Larger numbers count as damage; the limits also keep every product of two below 2^62. */
 #define LAYERS_MAX  10000
 #define WIDTH_MAX   ((int64_t)1 << 24)
 #define VOCAB_MAX   ((int64_t)1 << 28)
@@ -24,7 +24,7 @@ static bool has_key(const mo_keys *k, const char *suffix)
     return mo_gguf_arch_key(k->gguf, suffix, key, sizeof key, NULL) == MO_OK && mo_gguf_find(k->gguf, key);
 }
 
-/* A list may have the model's layers alone, without those that predict further tokens. */
+/* True if a list has only the model's layers, without the MTP layers. */
 static bool ends_before(const mo_keys *k, const mo_gguf_entry *e, int64_t index)
 {
     mo_metadata_info info = {0};
@@ -120,9 +120,9 @@ mo_status mo_keys_windowed(const mo_keys *k, int layer, int64_t period, bool ful
     return status;
 }
 
-/* ---- The common ones ---- */
+/* ---- Common keys ---- */
 
-/* A key that must be there. */
+/* A required key. */
 static mo_status need(const mo_keys *k, const char *suffix, int64_t low, int64_t high, int64_t *out,
                       mo_error *err)
 {
@@ -149,7 +149,7 @@ static mo_status read_layers(mo_keys *k, mo_error *err)
     return status;
 }
 
-/* The vocabulary's size: its tokens, or what the file says instead, or the rows of the embedding. */
+/* The vocabulary size: the number of tokens, or the file's key, or the rows of the embedding. */
 static mo_status read_vocab(mo_keys *k, mo_error *err)
 {
     mo_metadata_info info = {0};
@@ -220,7 +220,7 @@ static mo_status read_experts(mo_keys *k, mo_error *err)
     return status;
 }
 
-/* 0 for a width that differs from layer to layer: families that allow it ask for each layer. */
+/* 0 if the width differs between layers: families that allow this read it for each layer. */
 static mo_status read_ffn_width(mo_keys *k, mo_error *err)
 {
     char key[256];

@@ -1,5 +1,5 @@
-/* Keys: the numbers every architecture shares, read from the metadata with their defaults and checked for
- * sense, so that families and the engine may trust them. */
+/* Keys: the numbers common to all architectures, read from the metadata with defaults and validated, so that
+ * families and the engine can rely on them. */
 #ifndef MO_MODEL_KEYS_H
 #define MO_MODEL_KEYS_H
 
@@ -8,14 +8,14 @@
 typedef struct mo_keys {
     const mo_gguf *gguf;
     const char *architecture;
-    int layers;     /* of the trunk: block_count less the layers that predict further tokens */
-    int mtp_layers; /* those, which follow the others in the file */
+    int layers;     /* of the trunk: block_count minus the MTP layers */
+    int mtp_layers; /* MTP layers, after the others in the file */
     int64_t width, context, vocab;
-    int64_t ffn_width;   /* dense feed-forward; 0 when absent or per layer */
-    int heads, kv_heads; /* of layer 0; others by mo_keys_int(). No kv_heads: the layer has another mixer */
+    int64_t ffn_width;   /* dense feed-forward; 0: absent, or per layer */
+    int heads, kv_heads; /* of layer 0; of others by mo_keys_int(). kv_heads 0: the layer has another mixer */
     int64_t k_len, v_len;
     float eps;
-    bool centered; /* it is that of LayerNorm, as the file has none of RMSNorm */
+    bool centered; /* eps is that of LayerNorm: the file has none for RMSNorm */
     int64_t n_rot;
     double rope_base;
     int experts, experts_used;
@@ -26,16 +26,17 @@ typedef struct mo_keys {
 /* Strings belong to g. Errors name the file and the key. */
 mo_status mo_keys_read(const mo_gguf *g, mo_keys *out, mo_error *err);
 
-/* "{architecture}.SUFFIX" as an integer or real; `otherwise` when absent; out of [low, high]: an error
- * that names the key. index: the layer, for keys that may be arrays (0 for those that are not). */
+/* "{architecture}.SUFFIX" as an integer or real; `otherwise` if absent; outside [low, high]: an error that
+ * names the key. index: the layer, for keys that may be arrays (0 for others). */
 mo_status mo_keys_int(const mo_keys *k, const char *suffix, int64_t index, int64_t otherwise, int64_t low,
                       int64_t high, int64_t *out, mo_error *err);
 mo_status mo_keys_real(const mo_keys *k, const char *suffix, double otherwise, double *out, mo_error *err);
 mo_status mo_keys_real_of(const mo_keys *k, const char *suffix, int64_t index, double otherwise, double *out,
                           mo_error *err);
 
-/* Is this layer windowed? attention.sliding_window_pattern is a flag for each layer, or a period of which the
- * last layer (with full_first the first) sees everything; `period` when the key is absent, which for a negative one is an error. */
+/* Whether this layer has a window. attention.sliding_window_pattern is a flag per layer, or a period whose
+ * last layer (with full_first the first) sees everything. If the key is absent, `period` is used; a negative
+ * period is then an error. */
 mo_status mo_keys_windowed(const mo_keys *k, int layer, int64_t period, bool full_first, bool *out,
                            mo_error *err);
 

@@ -1,4 +1,4 @@
-/* A model's tensors are in one region: matrices one after another, each on a line of its own, then vectors. */
+/* A model's tensors are in one region: matrices first, each aligned to a cache line, then vectors. */
 #include "model/load.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct mo_checkpoint {
     char *path; /* in the arena */
     uint8_t *region;
     size_t region_bytes;
-    mo_mapped **maps; /* of each part, in the arena; NULL when the file was read */
+    mo_mapped **maps; /* by part, in the arena; NULL: the file was read */
     mo_home *homes;
     size_t home_count;
     mo_binding *bindings; /* malloc'ed */
@@ -36,7 +36,7 @@ typedef struct loader {
     mo_checkpoint *model;
     const mo_load_options *options;
     mo_binder binder;
-    mo_input **inputs; /* one for each part */
+    mo_input **inputs; /* one per part */
     mo_pieces pieces;
 } loader;
 
@@ -55,14 +55,14 @@ static int64_t view_bytes(const mo_weights *w)
     return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
 }
 
-/* A mapped matrix stays where it is, unless it has to be made. */
+/* A mapped matrix stays in the file, unless it must be built. */
 static bool stays(const loader *l, const mo_binding *w)
 {
     return l->options->map && w->matrix && !mo_binding_made(w);
 }
 
-/* Which layer a binding belongs to; -1: none. Descriptions of layers are one array, those of experts belong to
- * the layer's experts. */
+/* The layer of a binding; -1: none. Layer descriptions are one array; those of experts belong to the layer's
+ * experts. */
 static int layer_of(const loader *l, const mo_binding *w)
 {
     const mo_model_spec *f = &l->model->spec;
@@ -72,7 +72,7 @@ static int layer_of(const loader *l, const mo_binding *w)
     return at >= from && layer < (uintptr_t)f->layer_count ? (int)layer : -1;
 }
 
-/* Does the matrix stay on disk? */
+/* True if the matrix stays on disk. */
 static bool left(const loader *l, const mo_binding *w)
 {
     const mo_load_options *o = l->options;
@@ -98,7 +98,7 @@ static mo_status no_memory(const loader *l, mo_error *err)
 
 /* ---- Layout ---- */
 
-/* Bindings of vectors in the order of their tensors, so that those for the same tensor stand together. */
+/* Sorts bindings of vectors by tensor, so that those of one tensor are adjacent. */
 static int by_tensor(const void *left, const void *right)
 {
     const mo_binding *a = *(const mo_binding *const *)left, *b = *(const mo_binding *const *)right;
@@ -113,7 +113,7 @@ static void point(const mo_binding *w, const float *values)
     }
 }
 
-/* Rows of a group that is interleaved in memory; 0: it has the file's layout. */
+/* Rows of an interleaved group in memory; 0: the file's layout. */
 static int32_t interleave_of(const loader *l, const mo_binding *w, const mo_weights *view)
 {
     const int32_t group = l->options->interleave;
@@ -121,8 +121,8 @@ static int32_t interleave_of(const loader *l, const mo_binding *w, const mo_weig
     return grouped && w->unit % group == 0 ? group : 0;
 }
 
-/* Places matrices that are read; with a region, sets their pointers and cuts them. Returns the bytes used, or
- * -1 when memory is out. */
+/* Places matrices that are read; with a region, sets their pointers and cuts them into pieces. Returns the
+ * bytes used; -1: out of memory. */
 static int64_t place_matrices(loader *l, uint8_t *region)
 {
     int64_t used = 0;
@@ -143,8 +143,8 @@ static int64_t place_matrices(loader *l, uint8_t *region)
     return used;
 }
 
-/* What a description says of what would be loaded: which rows would be interleaved, and which vectors there are. The
- * vectors' values are not loaded, and must not be read. */
+/* Completes a description: which rows would be interleaved, and which vectors exist. The vectors' values are
+ * not loaded and must not be read. */
 static void foretell(loader *l)
 {
     static const float absent;
@@ -180,7 +180,7 @@ static int64_t place_vectors(loader *l, const mo_binding *const *order, size_t c
     return used;
 }
 
-/* The region, or a sentence that says how much it would be. */
+/* Allocates the region; the error says how much it needs. */
 static mo_status alloc_region(loader *l, int64_t bytes, mo_error *err)
 {
     mo_machine_info machine;
@@ -232,9 +232,9 @@ static mo_status lay_out(loader *l, mo_error *err)
     return status;
 }
 
-/* ---- What stays on disk ---- */
+/* ---- Matrices left on disk ---- */
 
-/* Experts before layers before the embedding; the matrices of an expert in the order they were bound in. */
+/* Experts before layers before the embedding; the matrices of an expert in binding order. */
 static int by_home(const void *left_home, const void *right_home)
 {
     const mo_home *a = left_home, *b = right_home;
@@ -286,7 +286,7 @@ static mo_status note_homes(loader *l, mo_error *err)
 
 /* ---- Mapping ---- */
 
-/* What every token reads is wanted soon; experts come when they are routed to. */
+/* Data that every token reads are needed soon; experts are read when they are routed to. */
 static void hint(const mo_mapped *m, const mo_gguf_tensor *t)
 {
     const int64_t page = sysconf(_SC_PAGESIZE), from = t->offset / page * page;
@@ -326,11 +326,11 @@ static mo_status map_matrices(loader *l, mo_error *err)
 
 /* ---- Counting ---- */
 
-/* What the weights take in memory, and what of it one token reads: the experts' part is divided once, so that
- * it does not depend on how their tensors are cut. */
+/* Memory of the weights, and the bytes that one token reads. The experts' part is divided once, so that it
+ * does not depend on how their tensors are cut. */
 typedef struct scale {
     mo_checkpoint *model;
-    uint64_t routed; /* bytes of experts, each times how many of them a token uses */
+    uint64_t routed; /* bytes of experts times the number that a token uses */
     uint64_t experts;
 } scale;
 
@@ -345,13 +345,13 @@ static void count_bytes(scale *s, const mo_binding *w, uint64_t bytes, bool held
     }
     if (w->moe) {
         s->routed += bytes * (uint64_t)w->moe->used;
-        s->experts = (uint64_t)w->moe->experts; /* the same in every layer: it is one key */
+        s->experts = (uint64_t)w->moe->experts; /* the same in every layer: it comes from one key */
     } else {
         m->token_bytes += bytes;
     }
 }
 
-/* Several bindings may share a vector, which has one piece. */
+/* Several bindings may share a vector, which is one piece. */
 static void weigh(const loader *l)
 {
     mo_checkpoint *m = l->model;
@@ -422,7 +422,7 @@ static mo_status describe(loader *l, const char *path, mo_error *err)
     return l->binder.status;
 }
 
-/* Does the binding belong to what is before or after the layers? */
+/* True if the binding is before or after the layers. */
 static bool at_an_end(const loader *l, const mo_binding *w)
 {
     const mo_model_spec *f = &l->model->spec;
@@ -430,8 +430,8 @@ static bool at_an_end(const loader *l, const mo_binding *w)
     return !w->moe && at >= (uintptr_t)f && at < (uintptr_t)(f + 1);
 }
 
-/* Leaves of the experts' matrices those that are here, and of all others none where experts are alone. Vectors of experts stay. False:
- * nothing of the binding is left. */
+/* Keeps the local experts in a binding of their matrices, and nothing of other matrices if experts are alone.
+ * Vectors of experts stay. False: nothing is left. */
 static bool cut_experts(mo_binding *w, const mo_expert_range *r)
 {
     if (!r->divided || !w->moe) {
@@ -452,7 +452,7 @@ static bool cut_experts(mo_binding *w, const mo_expert_range *r)
     return true;
 }
 
-/* Leaves of the description's bindings those of the layers and experts that are here. */
+/* Keeps only bindings of local layers and experts. */
 static mo_status cut(loader *l, mo_error *err)
 {
     mo_model_spec *f = &l->model->spec;
@@ -587,7 +587,7 @@ mo_status mo_checkpoint_check(const mo_checkpoint *model, mo_error *err)
     return status;
 }
 
-/* A draft model needs nothing of the model but to mean the same by a token, and its own states can be taken back. */
+/* A draft model only needs the model's vocabulary, and a state that can be trimmed. */
 static mo_status check_draft_model(const mo_checkpoint *draft, const mo_checkpoint *model, mo_error *err)
 {
     const mo_model_spec *spec = &draft->spec;

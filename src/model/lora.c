@@ -16,7 +16,7 @@
 #define SUFFIX_B   ".lora_b"
 #define LINE_BYTES 64
 
-/* ---- Asking ------------------------------------------------------------------------------------ */
+/* ---- Queries ----------------------------------------------------------------------------------- */
 
 static int64_t slot_of(const mo_lora *l, const mo_linear *linear)
 {
@@ -48,11 +48,11 @@ typedef struct reader {
     mo_gguf *gguf;
     mo_input *input;
     mo_lora *lora;
-    int64_t pairs; /* that there is space for */
-    float *row;    /* one row of any tensor; NULL: none is read yet */
+    int64_t pairs; /* allocated pairs */
+    float *row;    /* one row of any tensor; NULL: not reading */
 } reader;
 
-/* One pair of tensors of the file, and the tensor of the model that it is for. */
+/* A pair of tensors in the file, and the model tensor they change. */
 typedef struct tensors {
     const mo_gguf_tensor *a, *b, *of;
 } tensors;
@@ -123,7 +123,7 @@ static mo_status check_tensor_name(const reader *r, const mo_gguf_tensor *t, mo_
                    t->name, SUFFIX_A, SUFFIX_B);
 }
 
-/* "blk.0.attn_q.weight.lora_a" with its partner and the tensor that they change. */
+/* Finds the partner of "blk.0.attn_q.weight.lora_a", and the tensor they change. */
 static mo_status find_tensors(const reader *r, const mo_gguf_tensor *a, tensors *out, mo_error *err)
 {
     char name[MO_GGUF_NAME + 8], of[MO_GGUF_NAME];
@@ -187,13 +187,13 @@ static bool is_float(mo_type type)
 
 /* ---- Memory ------------------------------------------------------------------------------------ */
 
-/* A keeps its format where products read it as floats; all else becomes F32, which changes no value. */
+/* A keeps its format if products read it as floats; everything else becomes F32, which changes no value. */
 static mo_type type_of(const mo_gguf_tensor *a)
 {
     return is_float(a->format->type) ? a->format->type : MO_F32;
 }
 
-/* The next piece of the region; NULL: there is none, of a description or where nothing is kept. */
+/* The next piece of the region; NULL: none, for a description or if nothing is kept. */
 static uint8_t *take(reader *r, int64_t *used, int64_t bytes)
 {
     uint8_t *at = r->lora->region ? r->lora->region + *used : NULL;
@@ -201,7 +201,7 @@ static uint8_t *take(reader *r, int64_t *used, int64_t bytes)
     return at;
 }
 
-/* Row `index` of a tensor of the adapter into r->row; raw: and as it is in the file. */
+/* Reads row `index` of an adapter tensor into r->row, and (raw) unconverted. */
 static mo_status read_row(reader *r, const mo_gguf_tensor *t, int64_t index, uint8_t *raw, mo_error *err)
 {
     const int64_t bytes = mo_format_row_bytes(t->format, t->size[0]);
@@ -223,12 +223,12 @@ static mo_status read_row(reader *r, const mo_gguf_tensor *t, int64_t index, uin
     return MO_OK;
 }
 
-/* The local experts of a tensor: this many, from the first on. */
+/* The local experts of a tensor: `count` from `first` on. */
 typedef struct part {
     int64_t first, count;
 } part;
 
-/* A of them, one after the other. to NULL: read and left. */
+/* Reads their A consecutively. to NULL: reads and discards. */
 static mo_status read_a(reader *r, const mo_gguf_tensor *t, part p, uint8_t *to, uint8_t *raw, mo_error *err)
 {
     const int64_t rows = t->size[1] * p.count;
@@ -244,7 +244,7 @@ static mo_status read_a(reader *r, const mo_gguf_tensor *t, part p, uint8_t *to,
     return status;
 }
 
-/* The rows of B that a binding takes, as columns one after the other; likewise. */
+/* Reads the rows of B for a binding, as consecutive columns; likewise. */
 static mo_status read_b(reader *r, const mo_gguf_tensor *t, part p, const mo_binding *w, int64_t first,
                         float *to, uint8_t *raw, mo_error *err)
 {
@@ -264,13 +264,13 @@ static mo_status read_b(reader *r, const mo_gguf_tensor *t, part p, const mo_bin
 
 /* ---- Pairs ------------------------------------------------------------------------------------- */
 
-/* Why what a binding makes of the tensor cannot be changed; NULL: it can. */
+/* The reason why a binding's matrix cannot be changed; NULL: it can. */
 static const char *cannot_change(const mo_binding *w)
 {
     if (w->place == MO_PLACE_TABLE) {
         return "the token embedding";
     }
-    const bool stack = !w->moe && w->tensor->size[2] > 1; /* groups of heads may have one matrix */
+    const bool stack = !w->moe && w->tensor->size[2] > 1; /* groups of heads may share one matrix */
     return w->turns || stack ? "a matrix that attention splits by heads" : NULL;
 }
 
@@ -282,7 +282,7 @@ static int32_t layer_of(const reader *r, const mo_binding *w)
     return at >= from && layer < (uintptr_t)f->layer_count ? (int32_t)layer : -1;
 }
 
-/* A expert's own number, where every expert has tensors of its own. */
+/* The expert's index, if every expert has its own tensors. */
 static int32_t expert_of(const mo_binding *w, int64_t i)
 {
     return w->moe ? (int32_t)(((const uint8_t *)mo_binding_matrix(w, i) - (const uint8_t *)w->moe->expert) /
@@ -295,7 +295,7 @@ static mo_status add_pairs(reader *r, const tensors *t, const mo_binding *w, int
     const int64_t rank = t->a->size[1], cols = t->a->size[0], rows = w->matrix->rows, before = *used;
     const mo_type type = type_of(t->a);
     const int64_t a_bytes = rank * mo_format_row_bytes(mo_format_of(type), cols);
-    /* Of a rank's experts the binding is a part: it begins in the middle of the tensor. */
+    /* The binding has a part of a rank's experts: it begins inside the tensor. */
     const part p = w->moe && t->a->size[2] > 1 ? (part){expert_of(w, 0), w->count} : (part){0, t->a->size[2]};
     uint8_t *a = take(r, used, p.count * a_bytes);
     float *b = (float *)take(r, used, p.count * rank * rows * (int64_t)sizeof(float));
@@ -334,14 +334,15 @@ static mo_status add_pairs(reader *r, const tensors *t, const mo_binding *w, int
     return status;
 }
 
-/* Have other ranks layers or experts of the model? Who opens an adapter for a part has looked at all of it before. */
+/* True if other ranks have layers or experts of the model. For a part, the whole adapter was checked
+ * before. */
 static bool is_part(const reader *r)
 {
     const mo_model_spec *f = mo_checkpoint_spec(r->model);
     return mo_spec_layers(f) > f->layer_count || f->experts.divided;
 }
 
-/* What of the model is made of the tensor: several parts of layers where it is fused. */
+/* Adds pairs for all parts of the model built from the tensor: several if it is fused. */
 static mo_status add_tensor(reader *r, const tensors *t, int64_t *used, mo_error *err)
 {
     size_t count = 0;
@@ -371,7 +372,7 @@ static mo_status add_tensor(reader *r, const tensors *t, int64_t *used, mo_error
                          t->of->name);
 }
 
-/* Goes through the file; *used are the bytes of all pairs. */
+/* Processes the file; *used: bytes of all pairs. */
 static mo_status each_tensor(reader *r, int64_t *used, mo_error *err)
 {
     const int64_t count = mo_gguf_tensor_count(r->gguf);
@@ -402,7 +403,7 @@ static mo_status read_numbers(reader *r, int64_t bytes, mo_error *err)
 {
     mo_lora *l = r->lora;
     const int64_t table = sizeof *l->table * (size_t)l->table_size;
-    l->pairs = calloc((size_t)r->pairs + 1, sizeof *l->pairs); /* a part may have none */
+    l->pairs = calloc((size_t)r->pairs + 1, sizeof *l->pairs); /* a part may have no pairs */
     l->table = malloc((size_t)table);
     l->region_bytes = (size_t)(bytes > 0 ? bytes : LINE_BYTES);
     l->region = mo_host_alloc_huge(l->region_bytes);
@@ -423,7 +424,7 @@ static mo_status read_numbers(reader *r, int64_t bytes, mo_error *err)
     return status;
 }
 
-/* ---- The whole --------------------------------------------------------------------------------- */
+/* ---- Adapters ---------------------------------------------------------------------------------- */
 
 static mo_status read_names(reader *r, mo_error *err)
 {
@@ -458,7 +459,7 @@ static mo_status read_alpha(reader *r, mo_error *err)
     return MO_OK;
 }
 
-/* What is done with a file's numbers. */
+/* How a file's numbers are used. */
 typedef enum purpose { DESCRIBE, IDENTIFY, LOAD } purpose;
 
 static mo_status load(reader *r, purpose why, mo_error *err)

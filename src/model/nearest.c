@@ -5,7 +5,7 @@
 
 #include "model/family.h"
 
-/* Relatives whose names do not say so. */
+/* Related architectures whose names do not show it. */
 static const struct {
     const char *begins, *nearest;
 } relatives[] = {
@@ -32,7 +32,7 @@ static bool names_experts(const char *architecture)
     return strstr(architecture, "moe") != NULL;
 }
 
-/* How many letters at the beginning are the same; one with experts resembles one with experts more. */
+/* Length of the common prefix; architectures with experts are more similar to each other. */
 static size_t likeness(const char *a, const char *b)
 {
     size_t n = 0;

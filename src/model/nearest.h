@@ -1,8 +1,8 @@
-/* Nearest: of the families that run, the one that an unknown architecture is most like. */
+/* Nearest: the supported family that is most similar to an unknown architecture. */
 #ifndef MO_MODEL_NEAREST_H
 #define MO_MODEL_NEAREST_H
 
-/* The name of that architecture, a constant; NULL: it resembles none. */
+/* The name of that architecture, a constant; NULL: none is similar. */
 const char *mo_family_nearest(const char *architecture);
 
 #endif

@@ -48,7 +48,7 @@ bool mo_part_flag(mo_binder *b, const mo_keys *k, const char *suffix, bool other
     return yes;
 }
 
-/* ---- Rotation ---- */
+/* ---- Ropes ---- */
 
 static const char *scaling_type(mo_binder *b)
 {
@@ -140,7 +140,7 @@ const mo_rope *mo_part_long_rope(mo_binder *b, const mo_keys *k)
                                  .base = k->rope_base,
                                  .factor = factor == 0.0 ? 1.0 : factor,
                                  .magnitude = mo_part_real(b, k, "rope.scaling.attn_factor", 1.0)};
-    const bool longer = b->context ? b->context > original : !has_short; /* a plan takes what there is */
+    const bool longer = b->context ? b->context > original : !has_short; /* a plan takes either */
     return mo_bind_rope_by(b, &setup, longer ? "rope_factors_long" : "rope_factors_short");
 }
 
@@ -219,7 +219,7 @@ void mo_part_heads_gate(mo_binder *b, int n, int64_t width, mo_gate_kind kind, b
 
 int64_t mo_part_ffn_width(mo_binder *b, const mo_keys *k, int n)
 {
-    /* 0 is no width: a file without the key fails here, with the key's name. */
+    /* 0 is not a width: a file without the key fails here, with the key's name. */
     return mo_part_int(b, k, "feed_forward_length", n, 0, 1, (int64_t)1 << 24);
 }
 
@@ -241,7 +241,7 @@ void mo_part_fused_ffn(mo_binder *b, int n, int64_t width, int64_t hidden, mo_ff
     mo_bind_linear(b, &ffn->down, hidden, width, "blk.%d.ffn_down", n);
 }
 
-/* Groups of which only the best are chosen from: where there is more than one, in every family. */
+/* Groups of experts, of which only the best are eligible: in every family, if there is more than one. */
 static void bind_groups(mo_binder *b, const mo_keys *k, mo_router *r)
 {
     r->groups = (int)mo_part_int(b, k, "expert_group_count", 0, 0, 0, MO_EXPERT_GROUPS_MAX);
@@ -293,7 +293,7 @@ void mo_part_router_unbiased(mo_binder *b, const mo_keys *k, int otherwise, mo_m
     mo_router *r = &moe->router;
     const int64_t gating = mo_part_int(b, k, "expert_gating_func", 0, otherwise,
                                        otherwise ? 0 : MO_GATING_SOFTMAX, MO_GATING_SOFTMAX_SELECTED);
-    r->gating = (mo_gating)(gating ? gating : otherwise); /* 0 is written for none, too */
+    r->gating = (mo_gating)(gating ? gating : otherwise); /* files also write 0 for none */
     r->normalize = mo_part_flag(b, k, "expert_weights_norm", false);
     const double scale = mo_part_real(b, k, "expert_weights_scale", 0.0);
     r->scale = scale == 0.0 ? 1.0f : (float)scale;
@@ -333,7 +333,7 @@ void mo_part_shared_count(mo_binder *b, const mo_keys *k, int n, int64_t one, mo
     }
 }
 
-/* Of layer n; 0: none. */
+/* The limit of layer n; 0: none. */
 static float limit_of(mo_binder *b, const mo_keys *k, const char *suffix, int n)
 {
     const double limit = mo_part_real_of(b, k, suffix, n, 0.0);

@@ -9,8 +9,8 @@
 #include "base/status.h"
 #include "numeric/block.h"
 
-/* Large enough that a disk reaches its rate with a few requests under way, small enough that the copy in the
- * staging buffer is still in the second-level cache when it is rearranged. */
+/* Large enough that a disk reaches its rate with a few requests in flight, small enough that the staging
+ * buffer is still in the L2 cache when it is rearranged. */
 #define PIECE_BYTES ((int64_t)1 << 20)
 
 /* ---- Cutting ---- */
@@ -25,7 +25,7 @@ static bool add_piece(mo_pieces *l, mo_load_piece p, int64_t bytes)
     return true;
 }
 
-/* How many rows a piece of this matrix has: whole groups. */
+/* Rows of a piece of this matrix: whole groups. */
 static int64_t piece_rows(const mo_weights *w, int64_t row_bytes)
 {
     const int64_t group = w->interleave ? w->interleave : 1;
@@ -33,7 +33,7 @@ static int64_t piece_rows(const mo_weights *w, int64_t row_bytes)
     return rows > group ? rows : group;
 }
 
-/* Rows of the view that a part of a transposed matrix has, and the bytes of the file that it is made of. */
+/* Rows of a part of a transposed matrix in the view, and its bytes in the file. */
 static int64_t turned_rows(const mo_binding *w)
 {
     return w->matrix->rows / w->turns;
@@ -43,7 +43,7 @@ static int64_t turned_bytes(const mo_binding *w)
     return w->matrix->cols * mo_format_row_bytes(w->tensor->format, turned_rows(w));
 }
 
-/* A piece is a part: it is read, then written transposed. */
+/* Each part is a piece: it is read, then written transposed. */
 static bool add_turned(mo_pieces *l, const mo_binding *w, uint8_t *to)
 {
     const int64_t rows = turned_rows(w), bytes = turned_bytes(w);
@@ -109,16 +109,16 @@ typedef struct reader {
     const mo_pieces *pieces;
     const mo_pieces_source *source;
     int64_t stage_bytes;
-    uint8_t **stages; /* one for each thread */
+    uint8_t **stages; /* one per thread */
 
     _Atomic uint64_t done;
-    _Atomic bool stop;   /* something failed, or the caller has had enough */
-    _Atomic bool failed; /* who sets it first writes error */
+    _Atomic bool stop;   /* a failure, or cancelled by the caller */
+    _Atomic bool failed; /* the thread that sets it first writes error */
     bool cancelled;      /* the calling thread's */
     mo_error error;
 } reader;
 
-/* Rows of a matrix, in the file's layout. Rows that follow each other in the file are read at once. */
+/* Reads rows of a matrix in the file's layout; consecutive rows at once. */
 static mo_status read_rows(const reader *l, const mo_load_piece *p, uint8_t *to, mo_error *err)
 {
     const mo_binding *w = p->binding;
@@ -181,7 +181,7 @@ static mo_status load_matrix(const reader *l, const mo_load_piece *p, uint8_t *s
     return status;
 }
 
-/* [taps, n] as the file has it becomes [taps][n]. */
+/* Transposes the file's [taps, n] to [taps][n]. */
 static mo_status transpose(float *values, int64_t taps, int64_t n, mo_error *err)
 {
     float *copy = malloc((size_t)(taps * n) * sizeof *copy);
@@ -198,7 +198,7 @@ static mo_status transpose(float *values, int64_t taps, int64_t n, mo_error *err
     return MO_OK;
 }
 
-/* Integers, which the place of the floats already holds. */
+/* Reads integers into the memory of the floats. */
 static mo_status load_numbers(const mo_load_piece *p, mo_error *err)
 {
     const mo_gguf_tensor *t = p->binding->tensor;
@@ -253,7 +253,7 @@ static mo_status load_vector(const reader *l, const mo_load_piece *p, uint8_t *s
     return status;
 }
 
-/* The calling thread has number 0 in the pool; it alone talks to the caller. */
+/* The calling thread is thread 0 of the pool; only it calls the caller's functions. */
 static void report(reader *l)
 {
     if (l->source->progress && !l->cancelled &&

@@ -1,6 +1,7 @@
-/* Pieces: what is to be read of a model's files, cut into pieces of some MiB, sorted by their place in the file, and
- * claimed by the pool's threads in that order, so that the disk sees one nearly sequential stream with several requests
- * under way. A piece holds whole groups of rows, so that it can be rearranged by itself. Private to the loader. */
+/* Pieces: the data to read from a model's files, in pieces of a few MiB, sorted by file position. The pool's
+ * threads claim them in that order, so the disk sees one nearly sequential stream with several requests in
+ * flight. A piece has whole groups of rows, so that it can be rearranged separately. Private to the
+ * loader. */
 #ifndef MO_MODEL_PIECES_H
 #define MO_MODEL_PIECES_H
 
@@ -13,18 +14,18 @@ typedef struct mo_load_piece {
     const mo_binding *binding;
     const mo_weights *view; /* NULL: a vector */
     int64_t row, rows;      /* of the view */
-    int64_t at;             /* in its file, for the order */
-    uint8_t *to;            /* NULL: it stays mapped, and is only checked */
+    int64_t at;             /* position in its file, for sorting */
+    uint8_t *to;            /* NULL: it stays mapped and is only checked */
 } mo_load_piece;
 
 typedef struct mo_pieces {
     mo_load_piece *list;
     size_t count, limit;
     uint64_t total;      /* bytes of all */
-    int64_t stage_bytes; /* of the largest one that is rearranged */
+    int64_t stage_bytes; /* size of the largest piece that is rearranged */
 } mo_pieces;
 
-/* Add matrix number i of a binding, whose interleaving is set, or a vector. False when memory is out. */
+/* Add matrix i of a binding, whose interleaving is set, or a vector. False: out of memory. */
 bool mo_pieces_add_matrix(mo_pieces *p, const mo_binding *w, int64_t i, uint8_t *to);
 bool mo_pieces_add_vector(mo_pieces *p, const mo_binding *w, uint8_t *to);
 
@@ -37,8 +38,9 @@ typedef struct mo_pieces_source {
     void *user;
 } mo_pieces_source;
 
-/* Reads all of them, checks formats that can hold nonsense, and rearranges. The first failure ends it. */
+/* Reads all pieces, validates formats that can hold invalid values, and rearranges. Stops at the first
+ * failure. */
 mo_status mo_pieces_read(mo_pieces *p, const mo_pieces_source *source, mo_error *err);
-void mo_pieces_free(mo_pieces *p); /* a zeroed one is allowed */
+void mo_pieces_free(mo_pieces *p); /* a zeroed struct is allowed */
 
 #endif

@@ -6,7 +6,7 @@
 
 static const char *const tokens_key = "tokenizer.ggml.tokens";
 
-/* The token's text; "": there is none, or it is no text. */
+/* The token's text; "": none, or not a text. */
 static mo_text token_at(const mo_gguf *g, const mo_gguf_entry *list, uint64_t index)
 {
     mo_value v;
@@ -19,7 +19,7 @@ static bool same_text(mo_text a, mo_text b)
     return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
 }
 
-/* Shown in a message. */
+/* Length shown in a message. */
 static int shown(mo_text t)
 {
     return t.length < 24 ? (int)t.length : 24;

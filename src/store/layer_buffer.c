@@ -10,23 +10,23 @@
 
 typedef struct layer_slot {
     mo_read reads[MO_EXPERT_PARTS];
-    int32_t expert_id; /* what it holds or waits for; -1: nothing */
+    int32_t expert_id; /* contents, present or being read; -1: none */
 } layer_slot;
 
-/* Streamed layers are numbered in the order of the model; position p of the endless stream is layer p mod
- * count and goes through slot p mod slot_count. */
+/* Streamed layers are numbered in model order. Position p of the endless stream is layer p mod count and uses
+ * slot p mod slot_count. */
 struct mo_layer_buffer {
     const mo_expert_table *experts;
     mo_disk *disk;
-    uint8_t *memory; /* of the slots, or for matrices that are read in pieces; NULL: not needed any more */
+    uint8_t *memory; /* of the slots, or for matrices read in pieces; NULL: no longer needed */
     size_t memory_bytes;
     layer_slot *slot; /* [slot_count] */
     int slot_count;
-    int32_t *order; /* [count] experts; as many as are on disk */
+    int32_t *order; /* [count] indices in the table; as many as are on disk */
     int count;
     bool *checked;  /* [layers of the model] */
-    uint64_t head;  /* position of the next layer to be computed */
-    uint64_t asked; /* position after the last one that is read or being read */
+    uint64_t head;  /* position of the next layer to compute */
+    uint64_t asked; /* position after the last one that was requested */
     mo_layer_buffer_counters counters;
 };
 
@@ -73,13 +73,13 @@ static int read_state(const mo_read *r)
     return atomic_load_explicit(&r->state, memory_order_acquire);
 }
 
-/* Waits until every read of the slot has ended, well or not. */
+/* Waits until every read of the slot has ended, successfully or not. */
 static void settle(mo_layer_buffer *s, const layer_slot *slot)
 {
     mo_disk_finish(s->disk, slot->reads, s->experts->home[slot->expert_id].parts);
 }
 
-/* The next position at which this layer comes; -1 when it is not streamed. */
+/* The next position of this layer; -1: it is not streamed. */
 static int64_t position_of(const mo_layer_buffer *s, int layer)
 {
     for (int i = 0; i < s->count; i++) {
@@ -150,7 +150,7 @@ static mo_status allocate_slots(mo_layer_buffer *s, int slots, mo_error *err)
     return status;
 }
 
-/* The plan had a device for the layers; it is lost. */
+/* Allocates slots after all: the plan had a device for the layers, and it is lost. */
 static mo_status make_slots(mo_layer_buffer *s, mo_error *err)
 {
     enum { LEAST = 2 };
@@ -167,7 +167,7 @@ static mo_status make_slots(mo_layer_buffer *s, mo_error *err)
 
 /* ---- Entering and leaving ---- */
 
-/* Streamed, and not passed over. */
+/* True if the layer is streamed and not skipped. */
 static bool concerns(const mo_layer_buffer *s, int layer)
 {
     return s->experts->layer[layer] >= 0 && position_of(s, layer) >= 0;
@@ -184,7 +184,7 @@ mo_status mo_layer_buffer_enter(mo_layer_buffer *s, int layer, mo_error *err)
     }
     const int64_t began = mo_clock_ns();
     const uint64_t position = (uint64_t)position_of(s, layer);
-    while (s->head < position) { /* a step that failed did not take these */
+    while (s->head < position) { /* a failed step did not use these */
         if (s->head < s->asked) {
             settle(s, slot_at(s, s->head));
         }
@@ -196,7 +196,7 @@ mo_status mo_layer_buffer_enter(mo_layer_buffer *s, int layer, mo_error *err)
     settle(s, slot);
     s->counters.wait_ns += (uint64_t)(mo_clock_ns() - began);
     status = deliver(s, slot, err);
-    if (status != MO_OK) { /* read again when it is entered again */
+    if (status != MO_OK) { /* it is read again when it is entered again */
         for (uint64_t p = s->head + 1; p < s->asked; p++) {
             settle(s, slot_at(s, p));
         }
@@ -253,13 +253,13 @@ void mo_layer_buffer_skip(mo_layer_buffer *s, const bool *layers)
     fill(s);
 }
 
-/* ---- Matrices that are read once ---- */
+/* ---- Matrices read once ---- */
 
-enum { PASS_PIECES = 4 }; /* that are read at the same time: enough to keep a disk busy */
+enum { PASS_PIECES = 4 }; /* concurrent reads: enough to keep a disk busy */
 
 typedef struct passing {
     mo_read reads[PASS_PIECES];
-    int64_t piece, slot; /* bytes of one; of its memory */
+    int64_t piece, slot; /* bytes of a piece; of its memory */
     int count;
 } passing;
 
@@ -280,7 +280,7 @@ bool mo_layer_buffer_leaves(const mo_layer_buffer *s, int layer, const mo_weight
     return part_of(s, layer, matrix) != NULL;
 }
 
-/* Pieces of whole blocks, so that their codes can be checked. */
+/* Cuts into pieces of whole blocks, so that their codes can be validated. */
 static passing divide(const mo_layer_buffer *s, const mo_expert_part *part)
 {
     enum { SLOT_LEAST = 4 * MO_DISK_ALIGN };
@@ -339,7 +339,7 @@ mo_status mo_layer_buffer_read(mo_layer_buffer *s, int layer, const mo_weights *
         status = take_piece(s, part, &p.reads[taken / p.piece % p.count], take, user, err);
         taken += p.piece;
     }
-    for (; taken < asked; taken += p.piece) { /* nothing is written into the memory after a failure */
+    for (; taken < asked; taken += p.piece) { /* after a failure nothing is written into the memory */
         settle_read(s, &p.reads[taken / p.piece % p.count]);
     }
     return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "layer %d could not be read", layer);
@@ -394,7 +394,7 @@ mo_status mo_layer_buffer_open(const mo_checkpoint *model, const mo_expert_table
     }
     s->experts = experts;
     mo_status status = open_memory(s, slots, pass_bytes, err);
-    if (status == MO_OK) { /* memory that goes before the disk is closed cannot be registered */
+    if (status == MO_OK) { /* memory that is freed before the disk is closed cannot be registered */
         status = mo_expert_table_open_disk(model, disk, &s->memory, &s->memory_bytes, slots ? 1 : 0, &s->disk,
                                            err);
     }

@@ -1,4 +1,4 @@
-/* Rows: an embedding that stays in its file. A token needs one row of some kilobytes; the table has hundreds
+/* Rows: an embedding that stays in its file. A token needs one row of a few kilobytes; the table has hundreds
  * of megabytes. */
 #ifndef MO_STORE_ROWS_H
 #define MO_STORE_ROWS_H

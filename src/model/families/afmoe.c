@@ -1,10 +1,10 @@
-/* afmoe (Trinity): windowed layers and full ones, every fourth without rotation; a sigmoid gate for each value of the heads; norms before and
- * after every part; a sigmoid router with a bias for the choice. */
+/* afmoe (Trinity): windowed and full layers, every fourth without rotation; a sigmoid gate per value of the
+ * heads; norms before and after every part; a sigmoid router with a selection bias. */
 #include <math.h>
 
 #include "model/family.h"
 
-/* Rotation follows the layers' numbers, whatever the windows are. */
+/* Rotation depends on the layer number, regardless of windows. */
 static void attend(mo_binder *b, const mo_keys *k, int n, const mo_plain *p, mo_attention *a)
 {
     a->window = mo_part_window(b, k, n, 4, false);

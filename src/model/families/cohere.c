@@ -1,5 +1,6 @@
-/* cohere2moe (North Mini Code): attention and the feed-forward part read the same norm, RMSNorm or LayerNorm; full layers, the first of a
- * period, do not rotate unless they are among the dense ones at the beginning. The mean of experts and a shared expert is taken. */
+/* cohere2moe (North Mini Code): attention and the feed-forward part read the same norm, RMSNorm or LayerNorm.
+ * Full layers, the first of a period, do not rotate unless they are among the dense ones at the beginning.
+ * The output is the mean of experts and a shared expert. */
 #include "model/family.h"
 
 static void attend(mo_binder *b, const mo_keys *k, int n, const mo_plain *p, mo_attention *a)
@@ -16,7 +17,7 @@ static void bind_experts(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
     mo_part_router_unbiased(b, k, MO_GATING_SIGMOID, &layer->moe);
     if (shared > 0) {
         mo_part_shared_ungated(b, n, k->width, k->shared_width ? k->shared_width : shared, &layer->moe);
-        layer->moe.router.scale *= 0.5f; /* as if every expert's output were multiplied */
+        layer->moe.router.scale *= 0.5f; /* equivalent to scaling every expert's output */
         mo_bind_factor(b, &layer->moe.shared.down, 0.5f);
     }
 }

@@ -1,16 +1,17 @@
-/* deepseek2: DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral Large 3; mistral4: Mistral Small 4. Attention is latent; the first layers are dense, the others have experts
- * of which some are shared. Files of before April 2025 have keys' and values' matrices in one tensor, attn_kv_b, and give the lengths
- * of the heads; later ones have two, attn_k_b already transposed, and give those of the cache. */
+/* deepseek2: DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral Large 3; mistral4: Mistral Small 4.
+ * Latent attention; the first layers are dense, the others have experts, some of them shared. Files from
+ * before April 2025 have the matrices of keys and values in one tensor, attn_kv_b, and the lengths of the
+ * heads. Later files have two tensors, with attn_k_b already transposed, and the lengths in the cache. */
 #include <math.h>
 #include <string.h>
 
 #include "model/family.h"
 
-/* 16-bit sums hold 512 values of a row (docs/numerics.md), as in every model. */
+/* 16-bit sums allow 512 values per row (docs/numerics.md), as in all models. */
 enum { RANK_MAX = 512 };
 
-/* YaRN stretches the scores here and not the rotated values: the scale has the square of what those would be multiplied by. Where the file does
- * not say how much of it (yarn_log_multiplier), both get the usual magnitude. */
+/* YaRN stretches the scores here and not the rotated values: the scale includes the square of their factor.
+ * If the file does not give it (yarn_log_multiplier), both get the usual magnitude. */
 static void describe_rope(mo_binder *b, const mo_keys *k, mo_latent_shape *s)
 {
     const double factor = mo_part_real(b, k, "rope.scaling.factor", 1.0);
@@ -22,8 +23,8 @@ static void describe_rope(mo_binder *b, const mo_keys *k, mo_latent_shape *s)
     s->scale = (float)(magnitude * magnitude / sqrt((double)(s->plain + s->rotated)));
 }
 
-/* Of other architectures the scores always have the usual magnitude, and the rotated values what is left of it: all of it, unless the
- * architecture reads yarn_log_multiplier and the file has it. */
+/* In other architectures the scores always have the usual magnitude, and the rotated values the remaining
+ * factor: all of it, unless the architecture reads yarn_log_multiplier and the file has it. */
 static void describe_usual_rope(mo_binder *b, const mo_keys *k, bool unread, mo_latent_shape *s)
 {
     mo_rope_setup setup = mo_part_rope_setup(b, k, s->rotated, k->rope_base);
@@ -59,7 +60,7 @@ mo_latent_shape mo_part_latent_shape(mo_binder *b, const mo_keys *k, const mo_la
     return s;
 }
 
-/* Rows of v in attn_kv_b: those of a head follow its rows of k. */
+/* Rows of v in attn_kv_b: they follow a head's rows of k. */
 static const int32_t *value_rows(mo_binder *b, const mo_latent_shape *s, int heads)
 {
     int32_t *order = mo_bind_alloc(b, (size_t)(heads * s->out_len), sizeof *order);
@@ -154,7 +155,8 @@ void mo_part_latent_head(mo_binder *b, const mo_keys *k, const mo_latent_kind *k
     }
 }
 
-/* The first files of GLM-4.7-Flash do not say that its router has sigmoids; the size of its vocabulary gives it away. */
+/* The first files of GLM-4.7-Flash do not say that the router uses sigmoids; the model is recognized by its
+ * vocabulary size. */
 static int usual_gating(const mo_keys *k)
 {
     const bool flash = strcmp(k->architecture, "deepseek2") == 0 && (k->layers == 47 || k->layers == 48) &&

@@ -1,13 +1,15 @@
-/* deepseek32 (DeepSeek V3.2) and glm-dsa (GLM-5, 5.1 and 5.2): deepseek2 with an indexer that chooses the positions attention reads. In GLM-5.2 some layers have
- * one of their own, and those behind them share its choice. An MTP head attends to everything. */
+/* deepseek32 (DeepSeek V3.2) and glm-dsa (GLM-5, 5.1 and 5.2): deepseek2 with an indexer that selects the
+ * positions for attention. In GLM-5.2 some layers have their own indexer, and the layers after them share its
+ * choice. An MTP head attends to all positions. */
 #include <math.h>
 
 #include "model/family.h"
 
-/* Positions that are kept are in lists; models have 2048. */
+/* Limit of the lists of kept positions; models have 2048. */
 enum { TOP_MAX = 1 << 16 };
 
-/* The context from which on a file of glm-dsa that does not say it has the layers of GLM-5.2: 0, 1, 2, 6, 10, ... have an indexer of their own. */
+/* From this context on, a glm-dsa file without the key has the layers of GLM-5.2: 0, 1, 2, 6, 10, ... have
+ * their own indexer. */
 enum { LONG_CONTEXT = 1048576 };
 
 static bool has_own(mo_binder *b, const mo_keys *k, int n)

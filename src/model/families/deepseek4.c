@@ -1,22 +1,23 @@
-/* deepseek4: DeepSeek V4. Four residual streams; attention within a window, and to one key of each block of 4 or 128 tokens, of which in layers
- * of the first kind an indexer chooses; the experts of the first layers follow from the token. */
+/* deepseek4: DeepSeek V4. Four residual streams; attention to a window and to one key per block of 4 or 128
+ * tokens, selected by an indexer in layers with blocks of 4; the token determines the experts of the first
+ * layers. */
 #include <math.h>
 #include <stdio.h>
 
 #include "model/family.h"
 #include "numeric/streams.h"
 
-/* Blocks of these many tokens; those of the short ones overlap. */
+/* Tokens per block; short blocks overlap. */
 enum { RATIO_SHORT = 4, RATIO_LONG = 128 };
 
-/* Blocks that are kept are in lists; models have 512. */
+/* Limit of the lists of kept blocks; models have 512. */
 enum { TOP_MAX = 1 << 16 };
 
-/* What all layers have in common. */
+/* Common to all layers. */
 typedef struct shape {
     int64_t q_rank, out_rank;
     int groups;
-    int hashed; /* layers at the beginning whose experts the token says */
+    int hashed; /* layers at the beginning whose experts the token determines */
     int index_heads;
     int64_t index_length, index_top;
     const mo_rope *near, *far; /* of layers without and with compressed keys */
@@ -149,7 +150,7 @@ static float limit_of(mo_binder *b, const mo_keys *k, const char *suffix, int n,
 
 static void describe_experts(mo_binder *b, const mo_keys *k, int n, bool hashed, mo_moe *moe)
 {
-    /* An MTP head that the list leaves out has the last layer's. */
+    /* An MTP head that is not in the list uses the last layer's value. */
     const double last = n < k->layers ? 0.0 : mo_part_real_of(b, k, "swiglu_clamp_exp", k->layers - 1, 0.0);
     const float limit = limit_of(b, k, "swiglu_clamp_exp", n, last);
     mo_router *r = &moe->router;
@@ -227,7 +228,7 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     }
 }
 
-/* It reads and makes all streams. */
+/* A head reads and writes all streams. */
 static void describe_head(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
 {
     shape s = read_shape(b, k);

@@ -1,5 +1,5 @@
-/* ernie4_5 and ernie4_5-moe: llama's layers; with experts the first layers are dense, and the router is a softmax whose choice may have a
- * bias. Neighbours rotate, and no converter has changed the order of rows. */
+/* ernie4_5 and ernie4_5-moe: llama's layers. With experts the first layers are dense, and the router is a
+ * softmax with an optional selection bias. Neighbours rotate, without reordered rows. */
 #include "model/family.h"
 
 static void bind_experts(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
@@ -16,7 +16,7 @@ static void bind_experts(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
 static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
 {
     static const mo_plain plain = {.leading = true, .without = true, .experts = bind_experts};
-    mo_part_int(b, k, "interleave_moe_layer_step", 0, 1, 1, 1); /* experts in every layer after those */
+    mo_part_int(b, k, "interleave_moe_layer_step", 0, 1, 1, 1); /* experts in all layers after those */
     mo_part_plain(b, k, &plain, spec);
 }
 

@@ -1,5 +1,5 @@
-/* exaone-moe (K-EXAONE): of four layers three have a window and rotate, the fourth sees everything and has no positions. The first layers
- * are dense, the others have a shared expert beside those that are chosen. */
+/* exaone-moe (K-EXAONE): of four layers three have a window and rotate; the fourth sees everything without
+ * positions. The first layers are dense, the others have a shared expert besides the routed ones. */
 #include "model/family.h"
 
 static const mo_rope *rope_of(mo_binder *b, const mo_keys *k)

@@ -1,4 +1,5 @@
-/* gemma3: five layers with a window, then one that sees everything and turns more slowly; norms before and after every part. */
+/* gemma3: five layers with a window, then one that sees everything and rotates more slowly; norms before and
+ * after every part. */
 #include <math.h>
 
 #include "model/family.h"
@@ -6,9 +7,9 @@
 static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
 {
     const mo_rope *full = mo_part_rope(b, k, k->n_rot, k->rope_base, false);
-    /* Windowed layers turn at a base of their own, without scaling. */
+    /* Windowed layers have their own rope base, without scaling. */
     const mo_rope *near = mo_part_rope_plain(b, k->n_rot, mo_part_real(b, k, "rope.freq_base_swa", 10000.0));
-    /* The 27B alone divides scores by the width per head instead of the head's length; no key says so. */
+    /* Only the 27B divides scores by the width per head instead of the head's length; no key says so. */
     const int64_t divisor = k->layers == 62 ? k->width / k->heads : k->k_len;
     if (b->status == MO_OK && divisor < 1) {
         mo_bind_fail(b, MO_EFORMAT,

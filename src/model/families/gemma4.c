@@ -1,5 +1,5 @@
-/* gemma4: layers of two kinds (windowed, full) with their own head sizes and rotations; norms before and after
- * every part; a dense part in addition to the experts, if any. */
+/* gemma4: windowed and full layers with different head sizes and ropes; norms before and after every part; a
+ * dense part in addition to the experts, if any. */
 #include <math.h>
 
 #include "model/family.h"
@@ -43,7 +43,7 @@ static bool windowed(mo_binder *b, const mo_keys *k, int n)
     return yes;
 }
 
-/* The small models with embeddings in every layer and layers that share keys are another architecture. */
+/* Small models, with embeddings in every layer and layers that share keys, are another architecture. */
 static void refuse_small(mo_binder *b, const mo_keys *k)
 {
     const int64_t shared = mo_part_int(b, k, "attention.shared_kv_layers", 0, 0, 0, INT32_MAX);

@@ -1,6 +1,6 @@
-/* glm4moe: GLM-4.5, 4.6 and 4.7 and their Air models; glm4: the dense GLM-4. Half of each head rotates; the first layers are dense, the others have experts
- * and a shared one beside them. post_attention_norm is the norm before the feed-forward part. Layers that predict further tokens
- * follow the others in the file. */
+/* glm4moe: GLM-4.5, 4.6 and 4.7 and their Air models; glm4: the dense GLM-4. Half of each head rotates. The
+ * first layers are dense, the others have experts and a shared expert. post_attention_norm is the norm before
+ * the feed-forward part. MTP layers follow the others in the file. */
 #include "model/family.h"
 
 static void bind_glm4moe(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
@@ -30,7 +30,7 @@ static void describe_glm4(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
 }
 
 static const mo_plain glm4moe = {.neox = true,
-                                 .optional_norms = true, /* the large models alone */
+                                 .optional_norms = true, /* only the large models */
                                  .ffn_norm = "post_attention_norm",
                                  .leading = true,
                                  .experts = bind_glm4moe};

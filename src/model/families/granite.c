@@ -1,9 +1,9 @@
-/* granite, granitemoe and granitehybrid: llama's layers, with four multipliers: of the embedding, of what every part adds to the
- * stream, of the scores, and of the logits, which are divided. Multipliers become scales of matrices that are there anyway. In a
- * hybrid, layers without KV heads are of Mamba's second kind. */
+/* granite, granitemoe and granitehybrid: llama's layers with four multipliers: for the embedding, the output
+ * of every part, the scores, and the logits, which are divided. Multipliers become scales of existing
+ * matrices. In a hybrid, layers without KV heads are Mamba's second kind. */
 #include "model/family.h"
 
-/* Specific to this family: from the keys; 0 and 1 are the same as no key. */
+/* Keys of this family; 0 and 1 mean no multiplier. */
 typedef struct multipliers {
     float embedding, residual, attention, logits;
 } multipliers;
@@ -34,7 +34,7 @@ static void describe_ffn(mo_binder *b, const mo_keys *k, int n, float residual, 
         return;
     }
     mo_part_moe(b, k, n, hidden, true, &layer->moe);
-    layer->moe.router.scale = residual; /* as if every expert's output were multiplied */
+    layer->moe.router.scale = residual; /* equivalent to scaling every expert's output */
     if (k->shared_width > 0) {
         mo_part_shared_ungated(b, n, k->width, k->shared_width, &layer->moe);
         mo_bind_factor(b, &layer->moe.shared.down, residual);

@@ -1,8 +1,8 @@
-/* hunyuan-moe (Hunyuan-A13B) and hunyuan-dense: heads are normed after their rotation. The mixture has a shared expert beside the
- * others in every layer. */
+/* hunyuan-moe (Hunyuan-A13B) and hunyuan-dense: heads are normed after their rotation. The mixture has a
+ * shared expert in every layer. */
 #include "model/family.h"
 
-/* Some files say by how much the context was stretched instead of writing the base that follows from it. */
+/* Some files give the context's stretch factor instead of the resulting base. */
 static const mo_rope *dense_rope(mo_binder *b, const mo_keys *k)
 {
     const double alpha = mo_part_real(b, k, "rope.scaling.alpha", 0.0);

@@ -1,5 +1,5 @@
-/* hy_v3 (Hy3): heads are normed before their rotation; layers without a router are dense, the others have a shared expert beside those
- * that are chosen. */
+/* hy_v3 (Hy3): heads are normed before their rotation. Layers without a router are dense, the others have a
+ * shared expert besides the routed ones. */
 #include "model/family.h"
 
 static const mo_rope *rope_of(mo_binder *b, const mo_keys *k)

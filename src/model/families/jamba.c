@@ -1,5 +1,6 @@
-/* jamba: layers of Mamba's first kind, some of attention without rotation; experts where the file has a router, a dense part
- * elsewhere, both of the same width. A layer without KV heads is one of Mamba. Router weights as they are. */
+/* jamba: layers of Mamba's first kind, and some of attention without rotation. Layers with a router have
+ * experts, the others a dense part of the same width. A layer without KV heads is Mamba. Router weights are
+ * not normalized. */
 #include "model/family.h"
 #include "numeric/mamba.h"
 

@@ -1,6 +1,7 @@
-/* kimi-linear (Kimi Linear) and bailingmoe3 (Ling 3.0): layers of Kimi delta attention, which have no KV heads, and some of latent attention.
- * Both differ in how a channel's decay is made, in where gates come from, and in the latent layers: kimi-linear's do not rotate,
- * bailingmoe3's have a gate for each head. The first layers are dense. */
+/* kimi-linear (Kimi Linear) and bailingmoe3 (Ling 3.0): layers of Kimi delta attention, which have no KV
+ * heads, and some of latent attention. They differ in the decay per channel, the source of gates, and the
+ * latent layers: kimi-linear's do not rotate, bailingmoe3's have a gate per head. The first layers are
+ * dense. */
 #include "model/family.h"
 #include "numeric/delta.h"
 
@@ -8,7 +9,7 @@ typedef struct variant {
     mo_decay decay;
     mo_latent_kind latent;
     bool gated;  /* heads of latent attention */
-    bool direct; /* gates come by one product */
+    bool direct; /* one product computes gates */
 } variant;
 
 static const variant of_kimi = {.decay = MO_DECAY_CHANNELS, .latent = {.still = true}};
@@ -17,7 +18,7 @@ static const variant of_ling = {
 
 /* ---- Kimi delta attention ---- */
 
-/* The lower bound of a decay's logarithm; without a bound 0. */
+/* Lower bound of a decay's logarithm; 0: none. */
 static float read_bound(mo_binder *b, const mo_keys *k, const variant *kind)
 {
     if (kind->decay != MO_DECAY_BOUNDED) {
@@ -38,7 +39,7 @@ static float read_bound(mo_binder *b, const mo_keys *k, const variant *kind)
     return (float)bound;
 }
 
-/* What makes the gates, by way of a few values or at once. */
+/* Binds the matrices of gates: one, or two with a few values in between. */
 static void bind_gates(mo_binder *b, const mo_keys *k, int n, const variant *kind, mo_delta *d)
 {
     const int64_t values = d->v_heads * d->head;
@@ -101,7 +102,7 @@ static void describe_experts(mo_binder *b, const mo_keys *k, int n, const varian
     }
 }
 
-/* Norms, and what follows the second. */
+/* Norms, and the part after the second. */
 static void describe_rest(mo_binder *b, const mo_keys *k, int n, const variant *kind, bool routed,
                           mo_layer *layer)
 {
@@ -145,7 +146,7 @@ static void describe_ling(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
     describe(b, k, &of_ling, spec);
 }
 
-/* Heads attend and have experts. */
+/* Heads have attention and experts. */
 static void describe_head(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
 {
     const mo_latent_shape shape = mo_part_latent_shape(b, k, &of_ling.latent);

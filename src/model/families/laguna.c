@@ -1,5 +1,5 @@
-/* laguna: one full layer with YaRN, then three windowed ones with rotation and head counts of their own, or full layers alone; a softplus gate
- * for each head or each of its values; a sigmoid router with a bias for the choice. */
+/* laguna: one full layer with YaRN, then three windowed ones with their own rope and head counts, or only
+ * full layers; a softplus gate per head or per value; a sigmoid router with a selection bias. */
 #include "model/family.h"
 
 static void attend(mo_binder *b, const mo_keys *k, int n, const mo_plain *p, mo_attention *a)
@@ -21,7 +21,7 @@ static void bind_experts(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
     mo_part_shared_ungated(b, n, k->width, k->shared_width ? k->shared_width : shared, &layer->moe);
 }
 
-/* YaRN, whose cosines and sines a file may multiply once more. */
+/* YaRN; a file may have another factor for its cosines and sines. */
 static const mo_rope *full_rope(mo_binder *b, const mo_keys *k)
 {
     mo_rope_setup setup = mo_part_rope_setup(b, k, k->n_rot, k->rope_base);

@@ -1,5 +1,6 @@
-/* dots1 and bailingmoe2 (Ling and Ring 2.0): queries and keys are normed per head, the first layers are dense, the others have experts,
- * chosen as the keys say, and a shared one beside them. bailingmoe2 rotates half of each head and limits the choice to groups. */
+/* dots1 and bailingmoe2 (Ling and Ring 2.0): queries and keys are normed per head. The first layers are
+ * dense, the others have experts, selected according to the keys, and a shared expert. bailingmoe2 rotates
+ * half of each head and limits the selection to groups. */
 #include "model/family.h"
 
 static void bind_dots1(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)

@@ -1,5 +1,5 @@
-/* lfm2 and lfm2moe: most layers are short convolutions, the others attention; a layer without KV heads is one of the
- * former. The norm before the output has the name of one after the embedding. */
+/* lfm2 and lfm2moe: most layers are short convolutions, the others attention; a layer without KV heads is a
+ * short convolution. The output norm's tensor is named like a norm after the embedding. */
 #include "model/family.h"
 #include "numeric/short_conv.h"
 

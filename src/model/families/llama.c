@@ -1,6 +1,6 @@
-/* llama: Llama 3, SmolLM2, and Mixtral where the file has experts. Pairs of neighbours rotate: the converter
- * has put the rows of q and k in that order. mistral3 (Mistral Small 3.1, Ministral 3, Devstral) is the same with settings of its own for YaRN
- * and, where the file says so, a temperature of queries. */
+/* llama: Llama 3, SmolLM2, and Mixtral if the file has experts. Neighbouring values rotate: the converter has
+ * reordered the rows of q and k. mistral3 (Mistral Small 3.1, Ministral 3, Devstral) is the same with its own
+ * YaRN settings and an optional temperature of queries. */
 #include "model/family.h"
 
 static void bind_experts(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
@@ -36,7 +36,7 @@ static const mo_rope *mistral_rope(mo_binder *b, const mo_keys *k)
     return mo_bind_rope(b, &setup, true);
 }
 
-/* The temperature changes where the context would end that the model was trained with first. */
+/* The temperature changes at the end of the original training context. */
 static void describe_mistral(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
 {
     const int64_t length =

@@ -1,5 +1,5 @@
-/* mimo2 (MiMo-V2): windowed layers with sinks and full ones, with KV heads of their own; values shorter than keys; the output of attention is
- * multiplied by a number; a sigmoid router; layers without a router are dense. */
+/* mimo2 (MiMo-V2): windowed layers with sinks, and full layers, with different KV heads; values are shorter
+ * than keys; the output of attention has a factor; a sigmoid router; layers without a router are dense. */
 #include "model/family.h"
 
 static void attend(mo_binder *b, const mo_keys *k, int n, const mo_plain *p, mo_attention *a)

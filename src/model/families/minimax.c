@@ -1,12 +1,12 @@
-/* minimax-m2: one norm over all heads' queries together, one over all keys; half of each head rotates; a sigmoid router with a bias
- * for the choice. */
+/* minimax-m2: one norm over all query heads, one over all key heads; half of each head rotates; a sigmoid
+ * router with a selection bias. */
 #include "model/family.h"
 
 static void bind_experts(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
 {
     mo_part_moe(b, k, n, mo_part_ffn_width(b, k, n), true, &layer->moe);
     mo_part_router(b, k, n, 0, &layer->moe);
-    layer->moe.router.normalize = true; /* whatever the keys say */
+    layer->moe.router.normalize = true; /* regardless of the keys */
     layer->moe.router.scale = 1.0f;
     mo_bind_need(b, "blk.%d.exp_probs_b.bias", n);
 }

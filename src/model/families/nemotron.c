@@ -1,6 +1,7 @@
-/* nemotron_h and nemotron_h_moe (Nemotron 3): every block has one part. Without KV heads and feed-forward width it is Mamba of the second
- * kind, with KV heads attention without positions, with a width a feed-forward part, which has no gate: experts, all of which may
- * read and make fewer values than the model is wide, or a dense part. */
+/* nemotron_h and nemotron_h_moe (Nemotron 3): every block has one part. Without KV heads and feed-forward
+ * width it is Mamba's second kind; with KV heads, attention without positions; with a width, a feed-forward
+ * part without a gate: a dense part, or experts, which may have fewer inputs and outputs than the model's
+ * width. */
 #include "model/family.h"
 
 static void describe_attention(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
@@ -9,7 +10,8 @@ static void describe_attention(mo_binder *b, const mo_keys *k, int n, mo_layer *
     mo_part_attention(b, n, k->width, false, &layer->attention);
 }
 
-/* The router is a sigmoid one whatever expert_gating_func says. A head has no latent part unless it has the tensors. */
+/* The router is a sigmoid one regardless of expert_gating_func. A head has a latent part only if it has the
+ * tensors. */
 static void describe_experts(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)
 {
     const bool head = n >= k->layers;

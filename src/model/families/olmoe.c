@@ -1,4 +1,4 @@
-/* olmoe: one norm over all heads' queries together, one over all keys; router weights as they are. */
+/* olmoe: one norm over all query heads, one over all key heads; router weights are not normalized. */
 #include "model/family.h"
 
 static void bind_experts(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)

@@ -1,5 +1,5 @@
-/* phi3 (Phi-3, Phi-4) and phimoe (Phi-3.5-MoE): rotations with factors of each pair, for short or for long contexts. The mixture has
- * biases everywhere, those of its norms included. A window that the file names is not used, as llama.cpp does not. */
+/* phi3 (Phi-3, Phi-4) and phimoe (Phi-3.5-MoE): ropes with factors per pair, for short or for long contexts.
+ * The mixture has biases everywhere, also on its norms. A window in the file is ignored, as in llama.cpp. */
 #include "model/family.h"
 
 static void bind_phimoe(mo_binder *b, const mo_keys *k, int n, mo_layer *layer)

@@ -1,9 +1,10 @@
-/* qwen3, qwen2, qwen3moe, qwen2moe and qwen3vlmoe, whose part for text is qwen3moe: the three coordinates of a text's position are the same, so
- * that its interleaved rotation is the usual one. The third generation norms queries and keys per head and needs no biases; the
- * second has biases, a shared expert, and weights that are not normalized. */
+/* qwen3, qwen2, qwen3moe, qwen2moe and qwen3vlmoe, whose text part is qwen3moe: the three coordinates of a
+ * text position are equal, so its interleaved rope is the usual one. The third generation has norms of
+ * queries and keys per head and no biases. The second has biases, a shared expert, and weights that are not
+ * normalized. */
 #include "model/family.h"
 
-/* Files of old converters leave the experts' width out. */
+/* Files of old converters lack the experts' width. */
 static int64_t expert_width(const mo_keys *k)
 {
     return k->expert_width || k->experts_used < 1 ? k->expert_width : k->ffn_width / k->experts_used;

@@ -1,6 +1,6 @@
 /* qwen3next, qwen35 and qwen35moe: three layers of the gated delta rule, then one of gated attention.
- * post_attention_norm is the norm before the feed-forward part. The two generations differ in how value heads
- * belong to key heads, and in the tensors of beta and alpha. */
+ * post_attention_norm is the norm before the feed-forward part. The generations differ in the assignment of
+ * value heads to key heads, and in the tensors of beta and alpha. */
 #include "model/family.h"
 #include "numeric/delta.h"
 
@@ -27,8 +27,8 @@ static delta_shape read_shape(mo_binder *b, const mo_keys *k)
     return s;
 }
 
-/* The first files hold q, k, v and z in one tensor, key head by key head: `part` counts the rows of one kind
- * and `before` those that precede it inside a key head. */
+/* The first files have q, k, v and z in one tensor, key head by key head: `part` is the number of rows of one
+ * kind, and `before` the number of rows before them in a key head. */
 static int32_t *append_rows(int32_t *to, const delta_shape *s, int64_t before, int64_t part)
 {
     const int64_t members = s->v_heads / s->k_heads, one = (2 + 2 * members) * s->head;
@@ -46,7 +46,7 @@ static void bind_fused(mo_binder *b, const mo_keys *k, int n, const delta_shape 
     const int64_t part = s->v_heads / s->k_heads * s->head, total = 2 * keys + 2 * values;
     const int64_t found = mo_bind_rows_of(b, "blk.%d.ssm_in", n);
     int32_t *order = found == total ? mo_bind_alloc(b, (size_t)total, sizeof *order) : NULL;
-    if (!order) { /* a wrong shape is reported as any other; nothing is allocated by its numbers */
+    if (!order) { /* a wrong shape is reported elsewhere; its numbers are not used for allocation */
         mo_bind_linear(b, &d->qkv, k->width, total, "blk.%d.ssm_in", n);
         return;
     }
@@ -102,7 +102,7 @@ static void describe_attention(mo_binder *b, const mo_keys *k, int n, const mo_r
     mo_part_head_norms(b, n, a);
 }
 
-/* Both norms, and what follows the second. */
+/* Both norms, and the part after the second. */
 static void describe_rest(mo_binder *b, const mo_keys *k, int n, bool routed, mo_layer *layer)
 {
     mo_bind_vector(b, &layer->mixer_norm, k->width, "blk.%d.attn_norm.weight", n);
@@ -135,7 +135,7 @@ static void describe(mo_binder *b, const mo_keys *k, mo_model_spec *spec, bool t
     }
 }
 
-/* Heads attend, whatever the number of their layer. */
+/* A head has attention, regardless of its layer number. */
 static void describe_head(mo_binder *b, const mo_keys *k, int n, bool routed, mo_layer *layer)
 {
     describe_attention(b, k, n, mo_part_rope(b, k, k->n_rot, k->rope_base, false), &layer->attention);

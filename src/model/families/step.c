@@ -1,5 +1,5 @@
-/* step35 (Step 3.5 and 3.7): windowed layers and full ones, which rotate half as much; a sigmoid gate for each head; activations with limits in
- * some layers; layers without a router are dense. */
+/* step35 (Step 3.5 and 3.7): windowed layers, and full layers, which rotate half as much; a sigmoid gate per
+ * head; activations with limits in some layers; layers without a router are dense. */
 #include "model/family.h"
 
 static void attend(mo_binder *b, const mo_keys *k, int n, const mo_plain *p, mo_attention *a)
