@@ -122,7 +122,7 @@ def main():
         usual, prompts, asked, depths = NAMED.get(name, (0, [2048], 1.1, []))
         layers = layers or LAYERS or str(usual)
         path = FOLDER / ("families-%s.gguf" % name)
-        title = name + (", %s layers" % layers if layers != "0" else "")
+        title = name + (", %s layer%s" % (layers, "s" * (layers != "1")) if layers != "0" else "")
         begun = time.monotonic()
         made = run([MORAINE, "synth", name, "--force", *(["--layers", layers] if layers != "0" else []), "-o", str(path)])
         if made is None or made[0]:
