@@ -155,6 +155,15 @@ void *mo_host_alloc_huge(size_t bytes)
     return raw + before;
 }
 
+void mo_host_touch(void *memory, size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    volatile unsigned char *at = memory;
+    for (size_t i = 0; i < bytes; i += page) {
+        at[i] = at[i];
+    }
+}
+
 void mo_host_discard(void *memory, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)memory;

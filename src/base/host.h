@@ -23,6 +23,8 @@ void mo_host_float_mode(void);
 
 /* Memory for weights and caches: aligned to 2 MiB, huge pages asked for, zeroed. NULL when out. */
 void *mo_host_alloc_huge(size_t bytes);
+/* Has the system make all of its pages now, and not when they are used first. What is there stays. */
+void mo_host_touch(void *memory, size_t bytes);
 /* Gives the whole pages of a part of it back to the system; they are zero when they are used again. */
 void mo_host_discard(void *memory, size_t bytes);
 void mo_host_free_huge(void *memory, size_t bytes);

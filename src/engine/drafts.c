@@ -128,6 +128,7 @@ mo_status mo_drafts_init(mo_drafts *d, const mo_model_spec *spec, int64_t drafts
             (double)bytes / (1 << 20));
     }
     if (bytes) {
+        mo_host_touch(c.base, bytes); /* otherwise the first steps with drafts look as slow as making it is */
         lay_out(&c, d, spec, drafts, threads);
         d->memory = c.base;
         d->bytes = bytes;

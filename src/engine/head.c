@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/forward.h"
@@ -84,6 +85,7 @@ mo_status mo_head_open(mo_engine *trunk, const mo_checkpoint *checkpoint, const 
         return status;
     }
     h->tokens = (int32_t *)(h->rows + batch * values_of(spec));
+    mo_host_touch(h->engine->space.memory, h->engine->space.bytes); /* an answer would wait for it */
     *out = h;
     return MO_OK;
 }
