@@ -24,6 +24,9 @@ int mo_numerics_version(void);
 /* Experts of a layer that its router chooses among; 0 for a layer without a router, or past the last. */
 int mo_model_layer_experts(const mo_model *model, int layer);
 
+/* MO_EFORMAT: the file is an adapter, an encoder of pictures or an importance matrix, as err says. */
+mo_status mo_file_check_type(const mo_file *file, mo_error *err);
+
 /* ---- Pictures --------------------------------------------------------------------------------- */
 
 /* What a clip file (mmproj) says of its encoder of pictures. */

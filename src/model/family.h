@@ -51,6 +51,9 @@ typedef struct mo_family {
 const mo_family *mo_family_find(const char *architecture);
 const mo_family *mo_family_at(int index); /* NULL past the last */
 
+/* MO_EFORMAT: the file is an adapter, an encoder of pictures or an importance matrix, as err says. */
+mo_status mo_family_check_type(const mo_gguf *gguf, mo_error *err);
+
 /* The file's; NULL, and a failure, where it has none that is known. */
 const mo_family *mo_family_of(mo_binder *b);
 /* Fails unless the engine may trust the numbers of the layers. */
