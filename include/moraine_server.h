@@ -24,6 +24,9 @@ int mo_numerics_version(void);
 /* Experts that a layer's router chooses from; 0: a layer without a router, or past the last. */
 int mo_model_layer_experts(const mo_model *model, int layer);
 
+/* MO_EFORMAT: the file is an adapter, an encoder of pictures or an importance matrix, as err says. */
+mo_status mo_file_check_type(const mo_file *file, mo_error *err);
+
 /* ---- Pictures --------------------------------------------------------------------------------- */
 
 /* Description of a picture encoder in a clip file (mmproj). */

@@ -58,7 +58,7 @@ static void test_mistyped_words(void **state)
     expect_failure("servr", 2, "did you mean serve?");
     expect_failure("inspect --jsno x", 2, "did you mean --json?");
     expect_failure("run --tempp=1 x", 2, "did you mean --temp?");
-    expect_failure("run --max_tokens 5 x", 2, "did you mean --max-tokens?");
+    expect_failure("run --max_tokns 5 x", 2, "did you mean --max-tokens?");
     expect_failure("run --moe-hot-cahe x", 2, "did you mean --moe-hot-cache?");
     expect_failure("zzzzz", 2, "unknown command zzzzz; see");
     expect_failure("model.gguf -p x", 2, "such as moraine run MODEL -p TEXT");
@@ -178,6 +178,40 @@ static void encoders_of_pictures_are_inspected(void **state)
     root = parse_output();
     assert_true(json_is_false(json_object_get(json_object_get(root, "encoder"), "supported")));
     json_decref(root);
+}
+
+/* Files that belong to a model and are not one. */
+static void test_files_that_are_not_models(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type, *architecture, *says;
+    } others[] = {
+        {"adapter", "llama", "is a LoRA adapter, not a model; name the model, and the adapter with --lora"},
+        {"mmproj", "clip", "is an encoder of pictures, not a model"},
+        {"model", "clip", "is an encoder of pictures, not a model; name the model, and the encoder with"},
+        {"imatrix", NULL, "is an importance matrix, not a model"},
+    };
+    static const char *const lines[] = {
+        "run other.gguf -p x", "chat other.gguf", "eval other.gguf --text x", "trace other.gguf -p x -o x",
+        "bench other.gguf",    "plan other.gguf", "tokenize other.gguf x"};
+    write_file("x", "Hello", 5);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char path[128];
+        mo_gguf_writer *w = mo_gguf_writer_create(0);
+        mo_gguf_put_string(w, "general.type", others[i].type);
+        if (others[i].architecture) {
+            mo_gguf_put_string(w, "general.architecture", others[i].architecture);
+        }
+        snprintf(path, sizeof path, "%s/other.gguf", folder);
+        assert_true(gguf_save(w, path, NULL));
+        mo_gguf_writer_destroy(w);
+        for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
+            expect_failure(lines[k], 1, others[i].says);
+        }
+        assert_int_equal(run("show other.gguf"), 0);
+        assert_non_null(strstr(output, others[i].type));
+    }
 }
 
 /* Text in a file may be anything: JSON stays valid, a terminal is not steered. */
@@ -1005,6 +1039,7 @@ int main(void)
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_json),
         cmocka_unit_test(encoders_of_pictures_are_inspected),
+        cmocka_unit_test(test_files_that_are_not_models),
         cmocka_unit_test(test_odd_text),
         cmocka_unit_test(test_output_errors),
         cmocka_unit_test(test_eval),

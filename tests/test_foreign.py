@@ -186,6 +186,10 @@ LINES = (
     ("cli -m model.gguf -p hi", 2, "", "did you mean run?"),
     ("quantize model.gguf out.gguf Q4_K_M", 2, "", "formats are named by options, such as --experts q4_k --rest q6_k"),
     ("pull -hf 'not a name'", 2, "", "not a name is not a model name"),
+    ("run --n_predict 16 --ctx_size 1024 --n_gpu_layers 99 -s -1 -p 'What is 27 + 15?' --temp 0 --model model.gguf", 0, "42", "--n-gpu-layers has no effect"),
+    ("run 'What is 27 + 15?' -n 16 --temp 0 -m model.gguf", 0, "42", ""),
+    ("run -m model.gguf -hf a/b -p hi", 2, "", "-hf: the model is given twice"),
+    ("run model.gguf -m prompt.txt -n 4", 1, "", "prompt.txt"),
     ("serve -m model.gguf -xyz", 2, "", "unknown option -x"),
     ("serve -m model.gguf -sxy 1", 2, "", "unknown option -sxy"),
 )

@@ -110,6 +110,7 @@ CALL(mo_model_stats_json, P(0, OBJECT(mo_model)), P(1, &made), err)
 CALL(mo_doctor_open, NULL, P(0, OUT(mo_doctor)), err)
 CALL(mo_file_open, P(0, "x"), P(1, OUT(mo_file)), err)
 CALL(mo_file_summarize, P(0, OBJECT(mo_file)), P(1, OBJECT(mo_file_info)), 1, err)
+CALL(mo_file_check_type, P(0, OBJECT(mo_file)), err)
 CALL(mo_file_encoder, P(0, OBJECT(mo_file)), P(1, OBJECT(mo_encoder_info)), 1, err)
 CALL(mo_tokenize_file, P(0, "x"), P(1, "x"), 1, 0, P(2, &ids), P(3, &count), err)
 CALL(mo_synth_measure, P(0, "x"), NULL, P(1, OBJECT(mo_synth_info)), 1, err)
@@ -203,6 +204,7 @@ static const function functions[] = {
     F(mo_doctor_open, "out"),
     F(mo_file_open, "path out"),
     F(mo_file_summarize, "file out"),
+    F(mo_file_check_type, "file"),
     F(mo_file_encoder, "file out"),
     F(mo_tokenize_file, "path text ids count"),
     F(mo_synth_measure, "name out"),

@@ -154,6 +154,13 @@ mo_status mo_file_summarize(const mo_file *file, mo_file_info *out, size_t size,
     return MO_OK;
 }
 
+mo_status mo_file_check_type(const mo_file *file, mo_error *err)
+{
+    MO_OWN_ERROR(err)
+    MO_REQUIRE(err, file)
+    return mo_family_check_type(file->gguf, err);
+}
+
 mo_status mo_file_encoder(const mo_file *file, mo_encoder_info *out, size_t size, mo_error *err)
 {
     MO_OWN_ERROR(err)

@@ -6,6 +6,7 @@
 #include "api/model.h"
 #include "base/growing.h"
 #include "base/status.h"
+#include "model/family.h"
 #include "moraine_server.h"
 #include "text/stream.h"
 
@@ -63,6 +64,9 @@ mo_status mo_tokenize_file(const char *path, const char *text, size_t length, in
     mo_gguf *g = NULL;
     mo_tokenizer *t = NULL;
     mo_status status = mo_gguf_open(path, &g, err);
+    if (status == MO_OK) {
+        status = mo_family_check_type(g, err);
+    }
     if (status == MO_OK) {
         status = mo_tokenizer_create(g, &t, err);
     }

@@ -164,6 +164,10 @@ static bool check_header(const char *command, const char *path, const mo_file *f
 {
     mo_file_info info;
     mo_error err;
+    if (mo_file_check_type(file, &err) != MO_OK) {
+        cli_say_error(command, &err);
+        return false;
+    }
     if (l->vocabulary && !has_vocabulary(file)) {
         fprintf(stderr,
                 "moraine %s: %s has no vocabulary and "

@@ -101,6 +101,7 @@ typedef struct translating {
     const cli_usage *usage;
     char **argv;
     int argc, read, written;
+    char *model; /* the value of -m or -hf */
     const foreign_word *noted[sizeof table / sizeof *table];
     int notes;
 } translating;
@@ -198,7 +199,12 @@ static int translate(translating *t, const foreign_word *w, const char *word, si
             value = devices;
         }
         return write_option(t, w->to, value) ? -1 : CLI_FAILED;
-    case MODEL: t->argv[t->written++] = (char *)value; return -1;
+    case MODEL:
+        if (t->model) {
+            return refuse(t, word, length, "the model is given twice");
+        }
+        t->model = (char *)value;
+        return -1;
     case KV:
         if (!value || !is_format(value)) {
             return refuse(t, word, length, w->says);
@@ -238,12 +244,39 @@ static int take_own(translating *t, const cli_option *own, char *word, size_t le
     return -1;
 }
 
+/* "--n_predict" is "--n-predict", where there is such a word. */
+static void write_dashes(const cli_usage *u, char *word)
+{
+    const size_t length = strcspn(word, "=");
+    char name[64];
+    if (strncmp(word, "--", 2) != 0 || length >= sizeof name || !memchr(word, '_', length)) {
+        return;
+    }
+    for (size_t i = 0; i < length; i++) {
+        name[i] = word[i] == '_' ? '-' : word[i];
+    }
+    if (own_option(u, name, length) || find(u, name, length, NULL)) {
+        memcpy(word, name, length);
+    }
+}
+
+/* The model comes first, wherever it was named. Its option had at least one word. */
+static void put_model_first(translating *t)
+{
+    if (t->model) {
+        memmove(t->argv + 2, t->argv + 1, sizeof *t->argv * (size_t)(t->written - 1));
+        t->argv[1] = t->model;
+        t->written++;
+    }
+}
+
 int cli_foreign_translate(const cli_usage *u, int *argc, char **argv)
 {
     translating t = {.usage = u, .argv = argv, .argc = *argc, .read = 1, .written = 1};
     int code = -1;
     while (t.read < t.argc && code == -1) {
         char *word = argv[t.read++];
+        write_dashes(u, word);
         const size_t length = strcspn(word, "=");
         const char *value = word[length] ? word + length + 1 : t.read < t.argc ? argv[t.read] : NULL;
         const cli_option *own = own_option(u, word, length);
@@ -267,6 +300,7 @@ int cli_foreign_translate(const cli_usage *u, int *argc, char **argv)
     while (t.read < t.argc) {
         argv[t.written++] = argv[t.read++];
     }
+    put_model_first(&t);
     argv[t.written] = NULL;
     *argc = t.written;
     return code;

@@ -52,6 +52,9 @@ typedef struct mo_family {
 const mo_family *mo_family_find(const char *architecture);
 const mo_family *mo_family_at(int index); /* NULL past the last */
 
+/* MO_EFORMAT: the file is an adapter, a picture encoder or an importance matrix, as err says. */
+mo_status mo_family_check_type(const mo_gguf *gguf, mo_error *err);
+
 /* The file's family; NULL, and a failure: it is unknown. */
 const mo_family *mo_family_of(mo_binder *b);
 /* Fails unless the engine can rely on the layers' numbers. */

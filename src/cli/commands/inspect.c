@@ -77,6 +77,9 @@ static void print_model(const mo_file *file, const mo_file_info *s)
     char a[32], b[32];
     heading("Model");
     print_text_row(file, "name", "general.name");
+    if (mo_file_check_type(file, NULL) != MO_OK) {
+        print_text_row(file, "type", "general.type");
+    }
     print_text_row(file, "architecture", "general.architecture");
     printf("  %-18s%s\n", "parameters", cli_count_text((uint64_t)s->parameters, a));
     if (s->layers) {
