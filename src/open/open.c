@@ -58,7 +58,7 @@ static mo_status make_plan(const char *path, const mo_requirements_options *requ
     return status;
 }
 
-/* Applies the chosen plan: resources for a device that it leaves out are released for others. */
+/* Applies the chosen plan: a device that it leaves out is closed, so that others can use it. */
 static void settle(mo_resources *resources, const mo_choice *taken)
 {
     if (taken->why[0]) {

@@ -190,7 +190,8 @@ static int choose_device(const mo_choice_ask *ask, mo_choice *out)
 
 /* ---- The choice ---- */
 
-/* Logs once that the CPU's share of missing experts was planned without measured rates of experts. */
+/* Warns once if the rates were measured before those of experts by size: missing experts are then divided by
+ * the rates of large copies. */
 static void note_old(const mo_rates *r, const mo_choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;

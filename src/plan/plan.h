@@ -129,9 +129,9 @@ typedef struct mo_plan_limits {
     mo_postfetch_mode postfetch; /* how missing experts get to the device; default auto */
     bool cpu_layers;             /* the CPU computes some of the layers that do not fit in VRAM */
     /* RAM must be able to run the model if the device is lost: it holds everything needed, or has layer
-     * buffers, or allocates two beyond the ceiling when that happens. Without this, data in VRAM may
-     * otherwise be only on disk. Opening a model always sets it. Only tests clear it: it is for future models
-     * whose layers have no other place. */
+     * buffers, or allocates two beyond the ceiling when that happens. If false, data in VRAM may
+     * otherwise be only on disk. Opening a model always sets it. Only tests clear it: false is for future
+     * models whose layers have no other place. */
     bool ram_keeps;
     bool plain; /* use the first arrangement of RAM that fits, even if another may be faster */
 } mo_plan_limits;
