@@ -1,11 +1,12 @@
-/* The public API of adapters: opening, closing, describing. Sessions have theirs in engine/. */
+/* The public API of adapters: opening, closing, describing. Sessions manage theirs in engine/. */
 #include "engine/adapter.h"
 
 #include "api/model.h"
 #include "base/growing.h"
 #include "base/status.h"
 
-/* For a rank's part of a model: identifies the adapter of the whole model, which ranks do not change, and checks that it fits. */
+/* For a rank's part of a model: identifies the adapter of the whole model, which does not depend on ranks,
+ * and checks that it fits. */
 static mo_status know_whole(const mo_model *model, const char *path, mo_lora *part, mo_error *err)
 {
     const mo_gguf *g = mo_checkpoint_gguf(model->checkpoint);
@@ -82,7 +83,7 @@ mo_status mo_model_open_adapters(mo_model *model, const mo_model_options *option
 {
     mo_engine *e = model->engine;
     mo_status status = MO_OK;
-    e->adapter_limit = -1; /* those that are named are in the plan */
+    e->adapter_limit = -1; /* the named ones are in the plan */
     for (int i = 0; i < options->adapter_count && status == MO_OK; i++) {
         model->adapters[i].scale = options->adapter_scales ? options->adapter_scales[i] : 0.0f;
         status = open_adapter(model, options->adapters[i], &model->adapters[i].adapter, err);

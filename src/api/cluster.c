@@ -15,7 +15,7 @@
 
 _Static_assert((int)MO_RANKS_TOKENS == (int)MO_LEADER_TOKENS, "as mo_leader_group() takes them");
 
-/* ---- Life ---- */
+/* ---- Open and close ---- */
 
 static const mo_cluster_options defaults = {.size = sizeof(mo_cluster_options), .timeout_s = 10.0};
 
@@ -108,7 +108,8 @@ static mo_status send_head(mo_cluster *c, mo_wire_kind kind, mo_error *err)
     return status == MO_OK ? mo_link_flush(c->link, err) : status;
 }
 
-/* Tells all that the run ends, and waits until each has said that it knows: who does not is named, and not waited for. */
+/* Announces the end of the run and waits for every rank's confirmation. A rank without one is reported and
+ * not waited for. */
 static mo_status end_run(mo_cluster *c, mo_error *err)
 {
     mo_link_leave(c->link);
@@ -233,7 +234,7 @@ void mo_cluster_hello(const mo_cluster *c, const char *path, const mo_resources 
     h->numerics = MO_NUMERICS;
     snprintf(h->version, sizeof h->version, "%s", mo_version());
     if (gethostname(h->host, sizeof h->host - 1) != 0) {
-        h->host[0] = 0; /* matches no name that was kept */
+        h->host[0] = 0; /* matches no stored name */
     }
     h->local_ranks = c->local_ranks;
     describe_resources(resources, h);
@@ -283,7 +284,8 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_resources *res
         status = mo_fail(err, (mo_status)all[0].status, "%s", all[0].detail);
     }
     mo_status first = status;
-    for (int r = 1; r < mo_link_ranks(c->link) && c->told; r++) { /* all of them, so that none is left over */
+    /* receive from all of them, so that no message remains */
+    for (int r = 1; r < mo_link_ranks(c->link) && c->told; r++) {
         mo_error own = {0};
         mo_status one = mo_link_receive(c->link, r, &all[r], sizeof all[r], false, &own);
         if (one == MO_OK && first == MO_OK) {
@@ -297,7 +299,7 @@ static mo_status gather(mo_cluster *c, const char *path, const mo_resources *res
     return first;
 }
 
-/* Who has what, in the way that *parts says, and rank 0's part of the needs. */
+/* Decides the parts of all ranks in the way that *parts says, and rank 0's part of the requirements. */
 static mo_status divide_model(const char *path, const mo_wire_hello *all, int ranks,
                               mo_requirements_options *asked, mo_ranks_parts *parts, mo_error *err)
 {
@@ -331,7 +333,7 @@ static mo_status divide_model(const char *path, const mo_wire_hello *all, int ra
     return status;
 }
 
-/* Positions are the same everywhere: what rank 0's plan says of its own part. So are the tokens of a step. */
+/* All ranks use the context and batch that rank 0's plan of its own part chooses. */
 static mo_status decide_sizes(const char *path, mo_model_options *o, mo_resources *resources,
                               mo_requirements_options *requirements, mo_error *err)
 {
@@ -346,7 +348,7 @@ static mo_status decide_sizes(const char *path, mo_model_options *o, mo_resource
     return status;
 }
 
-/* Sessions are rank 0's where experts are divided: the others' working memory is for a step, whatever was before it. */
+/* If experts are divided, sessions are on rank 0; the others only need working memory for a step. */
 static mo_wire_share share_of_experts(const mo_cluster *c, const mo_model_options *o, int layers, int rank)
 {
     return (mo_wire_share){.count = layers,
@@ -400,11 +402,11 @@ static void tell_division(const mo_cluster *c)
     }
 }
 
-/* What ranks have said is kept for plans; all: [ranks], taken over. */
+/* Stores the hellos for later plans. all: [ranks], takes ownership. */
 static void keep_said(mo_cluster *c, const char *path, mo_wire_hello *all)
 {
     char *of = strdup(path);
-    if (!of) { /* they are asked again */
+    if (!of) { /* the ranks are asked again */
         free(all);
         all = NULL;
     }
@@ -416,7 +418,7 @@ static void keep_said(mo_cluster *c, const char *path, mo_wire_hello *all)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* False: nothing is known. */
+/* Returns false if no hellos are stored. */
 static bool recall_said(mo_cluster *c, const char *path, mo_wire_hello *all)
 {
     pthread_mutex_lock(&c->lock);
@@ -464,7 +466,7 @@ mo_status mo_cluster_divide(mo_cluster *c, const char *path, mo_model_options *o
     return status;
 }
 
-/* Asks all ranks of themselves; they open nothing. */
+/* Asks all ranks for their hellos; they open nothing. */
 static mo_status ask_ranks(mo_cluster *c, const char *path, const mo_resources *resources, mo_error *err)
 {
     mo_wire_hello *all = calloc((size_t)mo_link_ranks(c->link), sizeof *all);
@@ -489,7 +491,7 @@ static mo_status ask_ranks(mo_cluster *c, const char *path, const mo_resources *
     return status;
 }
 
-/* What ranks have said, or say now: [ranks]. This one's means are those of the question. */
+/* The ranks' hellos [ranks], stored or asked for now. This rank's resources are those of the question. */
 static mo_status hear_ranks(mo_cluster *c, const char *path, const mo_resources *resources,
                             mo_wire_hello *all, mo_error *err)
 {
@@ -509,7 +511,7 @@ static mo_status hear_ranks(mo_cluster *c, const char *path, const mo_resources 
     return status;
 }
 
-/* Would another rank refuse its layers? */
+/* Fails if another rank would refuse its layers. */
 static mo_status check_layers(const mo_ranks_parts *parts, const char *path, const mo_resources *resources,
                               const mo_requirements_options *asked, const mo_wire_hello *said, int rank,
                               mo_error *err)
@@ -563,8 +565,8 @@ mo_status mo_cluster_plan(mo_cluster *c, const char *path, mo_divide divide, mo_
     return status;
 }
 
-/* Every rank's answer to its share: the first failure. adapters: as mo_engine_adapters_identity() of this rank, or NULL. *draft_rows: the least of
- * theirs. */
+/* Receives every rank's answer to its share and returns the first failure. adapters:
+ * mo_engine_adapters_identity() of this rank, or NULL. *draft_rows: the minimum of the ranks. */
 static mo_status receive_answers(mo_cluster *c, const uint64_t *adapters, int64_t *draft_rows, mo_error *err)
 {
     mo_status status = MO_OK;

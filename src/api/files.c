@@ -15,16 +15,16 @@
 
 struct mo_file {
     mo_gguf *gguf;
-    mo_status summarized; /* what is below is there, or why not */
+    mo_status summarized; /* result of reading the fields below */
     mo_error why;
     mo_file_info info;
     mo_file_format formats[MO_TYPE_LIMIT];
-    mo_encoder *encoder; /* described; NULL: there is none, or why not */
+    mo_encoder *encoder; /* described; NULL: none, or unreadable */
     mo_status encoder_status;
     mo_error encoder_why;
 };
 
-/* Of the layers from number `layers` on. */
+/* Bytes of the layers from `layers` on. */
 static int64_t bytes_behind(const mo_gguf *g, int layers)
 {
     int64_t bytes = 0;

@@ -1,4 +1,4 @@
-/* A rank that follows: opens its part of every model that rank 0 opens, and serves with it. */
+/* A follower rank: opens its part of every model that rank 0 opens, and serves it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ typedef struct follow {
     mo_model_options options;
 } follow;
 
-/* Loading is something that moves. */
+/* Reports progress while loading. */
 static bool on_load(void *user, int64_t done, int64_t total)
 {
     const follow *f = user;
@@ -42,20 +42,21 @@ static mo_status say_hello(const follow *f, mo_error *err)
     }
     mo_cluster_hello(f->cluster, f->path, &resources, able, &why, &hello);
     if (able == MO_OK) {
-        mo_resources_close(&resources); /* a device is opened again with the rank's part */
+        mo_resources_close(&resources); /* the rank's part opens its device again */
     }
     const mo_status status = mo_link_send(f->cluster->link, 0, &hello, sizeof hello, err);
     return status == MO_OK ? mo_link_flush(f->cluster->link, err) : status;
 }
 
-/* Of experts, from disk. */
+/* Experts read from disk. */
 static uint64_t experts_read(const mo_model *model)
 {
     const mo_tiers *t = model->opened.tiers;
     return t && t->store ? mo_disk_count(mo_store_disk(t->store)).bytes : 0;
 }
 
-/* What the rank has read: it has no reports of its own. at_first: experts that its device was filled with when its part was opened. */
+/* Logs what the rank has read, since it has no reports. at_first: experts that filled its device when its
+ * part was opened. */
 static void tell_reads(const mo_model *model, uint64_t at_first)
 {
     const mo_tiers *t = model->opened.tiers;
@@ -70,7 +71,8 @@ static void tell_reads(const mo_model *model, uint64_t at_first)
     mo_log(MO_LOG_INFO, "cluster", "%.1f MiB were read from disk for tokens", (double)bytes / (1 << 20));
 }
 
-/* Why the rank cannot have its part, [MO_WIRE_TEXT]. The sizes of steps and sessions are rank 0's, whatever this rank was given. */
+/* Writes to out[MO_WIRE_TEXT] why the rank cannot have its part. Rank 0 decides the sizes of steps and
+ * sessions, whatever this rank's options are. */
 static void write_why(const mo_wire_share *share, const mo_error *why, char *out)
 {
     char whose[96] = "";
@@ -84,7 +86,7 @@ static void write_why(const mo_wire_share *share, const mo_error *why, char *out
     snprintf(out, MO_WIRE_TEXT, "%s%.*s", whose, MO_WIRE_TEXT - (int)sizeof whose, why->detail);
 }
 
-/* Opens this rank's layers or experts, says what came of it and serves until rank 0 closes the model. */
+/* Opens this rank's layers or experts, reports the result and serves until rank 0 closes the model. */
 static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *err)
 {
     mo_link *link = f->cluster->link;
@@ -103,7 +105,8 @@ static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *er
     o.positions = share->positions;
     o.kept_bytes = share->kept_bytes;
     o.all_logits = false;
-    /* Rank 0 guesses, and ranks with experts alone hold nothing of it. Guesses that nobody asked for are left out where memory is short. */
+    /* Rank 0 drafts; ranks with only experts hold no draft model. Speculative decoding that was not requested
+     * is skipped if memory is short. */
     const bool drafts = share->drafts > 0 && !experts.divided;
     o.speculate = !drafts                                          ? MO_SPECULATE_OFF
                   : share->speculate == (int32_t)MO_SPECULATE_AUTO ? MO_SPECULATE_AUTO
@@ -128,7 +131,7 @@ static mo_status serve_model(follow *f, const mo_wire_share *share, mo_error *er
         status = mo_follower_run(link, model->engine, err);
     } else if (status == MO_OK) {
         mo_wire_head head;
-        status = mo_follower_head(link, &head, err); /* rank 0 closes what not all could open */
+        status = mo_follower_head(link, &head, err); /* rank 0 closes a model that some rank could not open */
     }
     if (model) {
         tell_reads(model, at_first);

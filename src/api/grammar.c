@@ -1,5 +1,5 @@
-/* The public API of constraints: opening a grammar. What works on an open one is implemented in grammar/ under its public
- * name. */
+/* The public API of constraints: opens grammars. Functions on an open grammar are in grammar/ under their
+ * public names. */
 #include "grammar/grammar.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static mo_status prepare(const mo_model *model, const mo_grammar_options *option
     return mo_lexicon_fill(model->lexicon, err);
 }
 
-/* How the model writes an answer; false: as a plain text. */
+/* How the model writes an answer; false: as plain text. */
 static bool form_of(const mo_model *model, const mo_grammar_options *o, mo_answer_form *out)
 {
     static const char *const marks[] = {"<|start|>", "<|channel|>", "<|message|>", "<|end|>"};

@@ -1,4 +1,4 @@
-/* The public API of pictures: image files to rows for a model, by the encoder that it was opened with. */
+/* The public API of images: converts image files to rows for a model with the model's encoder. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,22 +22,22 @@ struct mo_model_encoder {
     uint64_t identity; /* of its weights */
 };
 
-/* A picture, before and after its rows are computed. */
+/* An image, before and after its rows are computed. */
 typedef struct prepared {
-    mo_image image; /* first: what the engine knows of it */
+    mo_image image; /* first member: the engine's view */
     mo_model *model;
-    pthread_mutex_t lock; /* of making the rows */
+    pthread_mutex_t lock; /* for computing the rows */
     mo_picture picture;   /* resized */
     int64_t file_width, file_height, width, height;
     int32_t *tokens;
     float *values;
 } prepared;
 
-/* ---- The encoder of a model ---- */
+/* ---- The model's encoder ---- */
 
 mo_status mo_model_open_encoder(mo_model *m, const mo_model_options *o, mo_error *err)
 {
-    if (!o->mmproj || m->experts.alone || m->range.first > 0) { /* of several ranks the first has it */
+    if (!o->mmproj || m->experts.alone || m->range.first > 0) { /* the first of several ranks has it */
         return MO_OK;
     }
     mo_model_encoder *e = calloc(1, sizeof *e);
@@ -84,7 +84,7 @@ const char *mo_image_formats(void)
     return mo_picture_formats();
 }
 
-/* ---- Making the rows ---- */
+/* ---- Computing the rows ---- */
 
 static void drop(mo_image *image)
 {
@@ -96,14 +96,14 @@ static void drop(mo_image *image)
     free(p);
 }
 
-/* Who encodes, and who hears of it. */
+/* The engine that encodes, and the progress callback. */
 typedef struct encoding {
     mo_engine *engine;
     mo_progress_fn progress;
     void *user;
 } encoding;
 
-/* Between two layers a step that waits has its turn. */
+/* Lets a waiting step run between two layers. */
 static bool on_layer(void *user, int64_t done, int64_t total)
 {
     const encoding *e = user;
@@ -113,7 +113,7 @@ static bool on_layer(void *user, int64_t done, int64_t total)
     return goes_on;
 }
 
-/* By the threads of the model, between its steps. */
+/* Uses the model's threads between its steps. */
 static mo_status encode(prepared *p, mo_progress_fn progress, void *user, mo_error *err)
 {
     const mo_encoder *e = p->model->encoder->encoder;
@@ -154,7 +154,8 @@ static mo_status make(mo_image *image, mo_progress_fn progress, void *user, mo_e
 
 /* ---- Opening ---- */
 
-/* Numbers below 0 that no other picture has, nor this one with another encoder or of another size. */
+/* Chooses row ids below 0 that depend on the image, its size and the encoder, so that no other image has
+ * them. */
 static void name_rows(prepared *p)
 {
     const uint64_t facts[] = {p->model->encoder->identity, (uint64_t)p->width, (uint64_t)p->height};
@@ -174,11 +175,11 @@ static void name_rows(prepared *p)
             mo_digest_end(&d, some);
         }
         memcpy(&number, some + place, sizeof number);
-        p->tokens[i] = (int32_t)(number % INT32_MAX) + INT32_MIN; /* -1 stands for a whole picture */
+        p->tokens[i] = (int32_t)(number % INT32_MAX) + INT32_MIN; /* -1 is reserved for whole images */
     }
 }
 
-/* Everything but the rows, of the pixels that the encoder reads. */
+/* Fills everything but the rows from the encoder's input pixels. */
 static mo_status describe(prepared *p, mo_error *err)
 {
     const mo_encoder *e = p->model->encoder->encoder;
@@ -225,7 +226,7 @@ static mo_status decode(prepared *p, const void *bytes, size_t size, mo_error *e
     return status;
 }
 
-/* One without pixels. */
+/* Allocates an image without pixels. */
 static mo_status begin(mo_model *model, prepared **out, mo_error *err)
 {
     if (!model->encoder) {
@@ -245,7 +246,7 @@ static mo_status begin(mo_model *model, prepared **out, mo_error *err)
     return MO_OK;
 }
 
-/* What came of its pixels is in status. */
+/* status: the result of reading the pixels. */
 static mo_status finish(prepared *p, mo_status status, mo_image **out, mo_error *err)
 {
     if (status == MO_OK) {
@@ -377,7 +378,7 @@ mo_status mo_images_place(mo_image *const *images, int image_count, const int32_
     return MO_OK;
 }
 
-/* The tokens around a picture. */
+/* The tokens around an image. */
 static void marks_of(const mo_model *m, const char **begin, const char **end)
 {
     const bool gemma = mo_encoder_spec(m->encoder->encoder)->projector == MO_PROJECTOR_GEMMA4V;
@@ -385,7 +386,7 @@ static void marks_of(const mo_model *m, const char **begin, const char **end)
     *end = gemma ? "<image|>" : "<|vision_end|>";
 }
 
-/* Ids that grow. */
+/* A growing list of ids. */
 typedef struct ids {
     int32_t *list;
     size_t count, space, most;
@@ -432,7 +433,7 @@ static mo_status add_picture(const mo_model *m, ids *to, mo_error *err)
     return status == MO_OK ? add_text(m, to, end, strlen(end), MO_TOKENIZE_SPECIAL, NULL, err) : status;
 }
 
-/* The next mark that is not a stranger's; NULL: there is none. */
+/* The next mark outside user input; NULL: none. */
 static const char *next_mark(const char *text, size_t length, const uint8_t *input, size_t from)
 {
     const size_t n = sizeof MO_IMAGE_MARK - 1;
@@ -466,7 +467,7 @@ mo_status mo_model_tokenize_pictures(const mo_model *m, const char *text, size_t
     for (; mark && status == MO_OK; mark = next_mark(text, length, input, from)) {
         const size_t n = (size_t)(mark - text) - from;
         status = add_text(m, &to, text + from, n, from == 0 ? flags : rest, input ? input + from : NULL, err);
-        if (from == 0 && ends) { /* it comes behind the last part */
+        if (from == 0 && ends) { /* it follows the last part */
             to.count--;
         }
         if (status == MO_OK) {

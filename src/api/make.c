@@ -1,4 +1,4 @@
-/* The public API of models that are made: synthetic ones, and others' weights in other formats. */
+/* The public API for making models: synthetic ones, and requantized ones. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -44,7 +44,7 @@ static mo_status find_shape(const char *name, const mo_shape **out, mo_error *er
     return mo_fail(err, MO_ENOENT, "unknown model \"%.60s\"; choose one of %s", name, names);
 }
 
-/* "qwen3-235b" says which one is meant, "qwen3-coder" does not. */
+/* "qwen3-235b" is unambiguous, "qwen3-coder" is not. */
 static bool has_size(const char *name)
 {
     for (const char *b = name; (b = strpbrk(b, "bB")); b++) {
@@ -55,7 +55,7 @@ static bool has_size(const char *name)
     return false;
 }
 
-/* The only shape whose name begins so, at the end of a word. */
+/* The only shape whose name starts with `name` up to a word boundary. */
 static const mo_shape *shape_beginning(const char *name)
 {
     const size_t length = strlen(name);
@@ -122,7 +122,8 @@ mo_status mo_synth(const char *name, const char *path, const mo_synth_options *o
     return status == MO_OK ? mo_synth_write(shape, NULL, path, &o, progress, user, err) : status;
 }
 
-/* The model of a file's header, and a file of the same shape: measured, or with a path also written. */
+/* Describes the model of a file's header, and a file of the same shape: only measured, or also written if a
+ * path is given. */
 static mo_status make_like(const char *model, const char *name, const char *path, const mo_synth_options *o,
                            mo_progress_fn progress, void *user, mo_synth_info *out, mo_error *err)
 {
@@ -152,7 +153,7 @@ mo_status mo_synth_like_measure(const char *model, const char *name, const mo_sy
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_synth_options", err);
     status = status == MO_OK ? make_like(model, name, NULL, &o, NULL, NULL, &info, err) : status;
     if (status == MO_OK) {
-        info.title = info.architecture = NULL; /* of the header, which is closed */
+        info.title = info.architecture = NULL; /* point into the closed header */
         mo_report_write(out, size, &info, sizeof info);
     }
     return status;
@@ -168,7 +169,7 @@ mo_status mo_synth_like(const char *model, const char *name, const char *path,
     return status == MO_OK ? make_like(model, name, path, &o, progress, user, NULL, err) : status;
 }
 
-/* ---- Other formats for a model's weights ---- */
+/* ---- Requantization ---- */
 
 static const mo_quantize_options quantize_defaults = {.size = sizeof(mo_quantize_options)};
 

@@ -100,7 +100,7 @@ static mo_status open_files(mo_model *m, const char *path, const mo_model_option
     return status;
 }
 
-/* How fast experts cross alone, for reports. */
+/* Rate of expert copies alone, for reports. */
 static double experts_rate(const mo_plan_model *requirements, const mo_rates *rates)
 {
     double bytes = 0, seconds = 0;
@@ -113,14 +113,14 @@ static double experts_rate(const mo_plan_model *requirements, const mo_rates *ra
     return seconds > 0 ? bytes / seconds : rates->link_bytes_s;
 }
 
-/* The most drafts of a feed, as planned; 0: none. */
+/* Maximum draft tokens per step, as planned; 0: none. */
 static int64_t draft_max(const mo_model *m)
 {
     const mo_expert_range *experts = &mo_checkpoint_spec(m->checkpoint)->experts;
     return experts->alone ? 0 : m->opened.drafts;
 }
 
-/* The rates with which the lanes begin are those that the plan divided missing experts by. */
+/* The lanes start with the rates by which the plan divided missing experts. */
 static void begin_lanes(const mo_model *m, const mo_rates *rates, bool device_measured, mo_gpu_options *o)
 {
     const mo_choice *choice = &m->opened.choice;
@@ -159,7 +159,7 @@ static mo_gpu_options gpu_options(const mo_model *m, const mo_model_options *o, 
     return options;
 }
 
-/* The device of a run of layers, with its part of the plan: `plan` and `hot` are for that. */
+/* Options for the device of a layer range; `plan` and `hot` hold its part. */
 static void take_run(const mo_model *m, const mo_resources *resources, const mo_plan_run *run,
                      mo_run_plan *plan, mo_hot_request *hot, mo_gpu_options *o)
 {
@@ -190,7 +190,7 @@ static void take_run(const mo_model *m, const mo_resources *resources, const mo_
     }
 }
 
-/* On a device: the first, or one more. */
+/* Opens one device: the first, or a further one. */
 static mo_status open_run(mo_model *m, const mo_gpu_options *o, bool first, mo_error *err)
 {
     if (mo_spec_device_experts(mo_checkpoint_spec(m->checkpoint))) {
@@ -200,7 +200,7 @@ static mo_status open_run(mo_model *m, const mo_gpu_options *o, bool first, mo_e
     return first ? mo_gpu_open(m->checkpoint, o, &m->gpu, err) : mo_gpu_join(m->gpu, m->checkpoint, o, err);
 }
 
-/* On several devices, each with its run of layers. */
+/* Opens several devices, each with its layer range. */
 static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_resources *resources, int *failing,
                            mo_error *err)
 {
@@ -226,7 +226,7 @@ static mo_status open_runs(mo_model *m, mo_gpu_options *options, const mo_resour
     return status;
 }
 
-/* The names of the devices that are used. */
+/* Stores the names of the devices in use. */
 static void name_devices(mo_model *m, const mo_resources *resources)
 {
     const mo_plan_division *d = m->opened.choice.division;
@@ -238,8 +238,8 @@ static void name_devices(mo_model *m, const mo_resources *resources)
     }
 }
 
-/* One of several automatically chosen devices failed while it was opened: the model is opened again without it. A file that
- * cannot be read, or too little RAM, is not the device's fault, and would be the same with the next. */
+/* If one of several automatically chosen devices failed to open, the model is opened again without it. An
+ * unreadable file or too little RAM is not the device's fault and would fail on the next one too. */
 static bool leave_out(mo_model *m, const mo_model_options *o, const mo_resources *resources, int number,
                       mo_status status, const mo_error *why)
 {
@@ -255,7 +255,8 @@ static bool leave_out(mo_model *m, const mo_model_options *o, const mo_resources
     return true;
 }
 
-/* A device that fails is an error when it was asked for by name; otherwise others or the CPU run the model. */
+/* A failing device is an error only if it was requested by name; otherwise others or the CPU run the
+ * model. */
 static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kernels *kernels,
                           const mo_resources *resources, mo_error *err)
 {
@@ -269,14 +270,15 @@ static mo_status open_gpu(mo_model *m, const mo_model_options *o, const mo_kerne
     m->probed_host_bytes_s = resources->device_measured ? resources->rates.host_bytes_s : 0;
     mo_gpu_options options = gpu_options(m, o, kernels, resources);
     mo_error failed = {0};
-    int failing = resources->found > 1 && !m->opened.choice.division ? 0 : -1; /* alone it is the first */
+    /* if there is one device, it is the first */
+    int failing = resources->found > 1 && !m->opened.choice.division ? 0 : -1;
     mo_status status = m->opened.choice.division ? open_runs(m, &options, resources, &failing, &failed)
                                                  : open_run(m, &options, true, &failed);
     if (status != MO_OK && status != MO_ECANCELLED && resources->any_device && failing >= 0 &&
         leave_out(m, o, resources, failing, status, &failed)) {
         return mo_fail(err, status, "%s", failed.detail);
     }
-    if (status == MO_EDEVICE && m->experts.alone) { /* as if it were lost with the first question */
+    if (status == MO_EDEVICE && m->experts.alone) { /* as if it were lost at the first request */
         mo_log(MO_LOG_WARN, "device", "%s; the CPU computes this rank's experts", failed.detail);
         return MO_OK;
     }
@@ -294,7 +296,7 @@ static void tell_drafts(const mo_model *m, const mo_model_options *o)
     const char *why = NULL;
     if (m->engine->batch == 1) {
         why = "the batch is 1";
-    } else if (gpu && !gpu->draft_rows && draft_max(m)) { /* otherwise the plan has said why */
+    } else if (gpu && !gpu->draft_rows && draft_max(m)) { /* otherwise the plan has logged why */
         why = "the device does not support the size of this model's recurrent states";
     }
     if (o->speculate != MO_SPECULATE_OFF && why) {
@@ -308,7 +310,7 @@ static const mo_where *where_on_device(void *owner, int layer)
     return mo_gpu_expert_device_where(owner, layer);
 }
 
-/* A device with layers fills RAM too, during its first steps; one with experts alone does not. */
+/* A device with layers also fills RAM during its first steps; one with only experts does not. */
 static mo_status warm_beside(mo_model *m, const mo_model_options *o, mo_error *err)
 {
     return m->expert_device ? mo_learning_warm_rest(m->learning, where_on_device, m->expert_device,
@@ -385,8 +387,8 @@ static void tell_precision(const mo_model *m, const mo_model_options *o, const m
     }
 }
 
-/* A model without a vocabulary, or with one we cannot read, still works with token ids; but not for want of memory, or it would
- * differ from one time to the next. */
+/* A model without a readable vocabulary still works with token ids. But lack of memory is an error, or
+ * results would differ between runs. */
 static mo_status open_text(mo_model *m, const char *given, mo_error *err)
 {
     const mo_gguf *g = mo_checkpoint_gguf(m->checkpoint);
@@ -412,7 +414,8 @@ mo_status mo_model_find_resources(const mo_model_options *o, unsigned without, m
                              resources, err);
 }
 
-/* A model of several ranks: others get their layers or experts, and this one what is left, the batch and the context. */
+/* Divides a model among ranks: the others get their layers or experts, this rank the rest, the batch and the
+ * context. */
 static mo_status divide(mo_model *m, const char *path, mo_model_options *o, mo_resources *resources,
                         const mo_kernels *kernels, mo_error *err)
 {
@@ -430,7 +433,7 @@ static mo_status divide(mo_model *m, const char *path, mo_model_options *o, mo_r
     return status;
 }
 
-/* Everything but text. */
+/* Opens everything but text. */
 static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o, const mo_kernels *kernels,
                               mo_error *err)
 {
@@ -483,7 +486,7 @@ static mo_status open_weights(mo_model *m, const char *path, mo_model_options *o
     return status;
 }
 
-/* *again: it is to be opened once more, without the devices that *without names now. */
+/* *again: must be opened again without the devices that *without now names. */
 static mo_status open_once(const char *path, mo_model_options *o, const mo_kernels *kernels,
                            mo_layer_range range, mo_expert_range experts, unsigned *without, bool *again,
                            mo_model **out, mo_error *err)
@@ -497,8 +500,8 @@ static mo_status open_once(const char *path, mo_model_options *o, const mo_kerne
     m->without = *without;
     m->guess_text = mo_requirements_guess_text(o);
     const char *profile = o->learning.profile;
-    m->disk_path =
-        profile && strcmp(profile, "auto") == 0 ? strdup(path) : NULL; /* NULL: it is not learned */
+    /* NULL: not learned */
+    m->disk_path = profile && strcmp(profile, "auto") == 0 ? strdup(path) : NULL;
     m->experts = experts;
     pthread_mutex_init(&m->profile_lock, NULL);
     pthread_mutex_init(&m->masks_lock, NULL);
@@ -568,7 +571,8 @@ mo_status mo_model_open_part(const char *path, const mo_model_options *options, 
     return open_model(path, options, range, experts, out, err);
 }
 
-/* What only devices hold, for the warm-start file. Without memory for the list it has RAM's alone. */
+/* Records the experts that only devices hold, for the warm-start file. If there is no memory for the list,
+ * the file only has RAM's. */
 static void note_vram(mo_model *model)
 {
     const mo_model_spec *spec = model->checkpoint ? mo_checkpoint_spec(model->checkpoint) : NULL;

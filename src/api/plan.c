@@ -1,4 +1,4 @@
-/* Plans as reports: from a model's options to the structs of the modules and back. */
+/* Plans as reports: converts a model's options to module structs and the results back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +35,10 @@ static void report_locations(const mo_plan_model *m, const mo_run_plan *p, mo_pl
     out->slot_bytes = p->slots;
     out->least_bytes = p->least;
     out->whole_bytes = p->whole;
-    const int64_t in_memory = p->expert_resident + p->device.expert_resident; /* one may be in both */
+    const int64_t in_memory = p->expert_resident + p->device.expert_resident; /* an expert may be in both */
     out->disk_table_bytes = p->table ? 0 : m->table_bytes;
     out->disk_expert_bytes = p->expert_bytes > in_memory ? p->expert_bytes - in_memory : 0;
-    if (p->mode == MO_PLAN_STREAMED) { /* what a token needs from disk: not what stays in VRAM */
+    if (p->mode == MO_PLAN_STREAMED) { /* bytes that a token needs from disk, without those in VRAM */
         const mo_placement_sums s = mo_placement_sum(m, mo_placement_counts_of(m, p));
         out->streamed_layers = s.from_disk;
         out->layer_buffers = p->layer_buffers;
@@ -159,8 +159,8 @@ static void report_devices(const mo_choice *p, const mo_resources *m, mo_plan_re
     }
 }
 
-/* Decides on the hot cache, and what it makes of the speed: as evenly spread routing would find it, and as the profile's
- * picks would. */
+/* Plans the hot cache and its effect on the speed: with evenly spread routing, and with the profile's
+ * picks. */
 static mo_status add_hot_cache(const char *path, const mo_resources *m, mo_choice *choice,
                                mo_plan_report_hot *out, mo_error *err)
 {
@@ -191,7 +191,7 @@ static mo_status add_hot_cache(const char *path, const mo_resources *m, mo_choic
     return MO_OK;
 }
 
-/* A device that was not asked for and has no memory left for its hot cache is left out, as opening a model does. */
+/* An automatically chosen device without memory for its hot cache is left out, as when opening a model. */
 static mo_status make(const char *path, mo_requirements_options *requirements, mo_resources *m,
                       mo_choice *out, mo_plan_report_hot *hot, mo_error *err)
 {
@@ -253,7 +253,8 @@ static mo_status find_resources(const mo_plan_extra *extra, const mo_model_optio
     return MO_OK;
 }
 
-/* The lowest ceilings that run, each with the other as it is. Several devices have theirs from the division. */
+/* The lowest sufficient ceilings, each with the other unchanged. For several devices the division provides
+ * them. */
 static void find_least(const mo_plan_model *model, const mo_resources *m, mo_run_plan *plan)
 {
     if (m->device_count > 1) {
@@ -267,7 +268,7 @@ static void find_least(const mo_plan_model *model, const mo_resources *m, mo_run
     }
 }
 
-/* *o as a model would be opened. */
+/* Plans *o as a model would be opened. */
 static mo_status plan_file(const char *path, mo_model_options *o, const mo_plan_extra *extra,
                            mo_plan_report *out, mo_error *err)
 {

@@ -1,4 +1,4 @@
-/* The public plan for several machines: a model's needs and a file of hosts, divided both ways. */
+/* The public plan for several machines: divides a model's requirements among a file of hosts in both ways. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 _Static_assert((int)MO_PLAN_HOSTS == (int)MO_DIVISION_RANKS, "every division can be reported");
 _Static_assert(sizeof(((mo_plan_report_host *)0)->name) == MO_HOST_NAME, "names fit");
 
-/* All that is needed at once; too large for a stack. */
+/* All working data; too large for a stack. */
 typedef struct work {
     mo_hosts hosts;
     mo_division_rank ranks[MO_DIVISION_RANKS];
@@ -161,7 +161,7 @@ static mo_status divide(work *w, const mo_plan_model *requirements, mo_divide as
 static mo_status plan_hosts(const char *path, const char *hosts, const char *how, const mo_model_options *o,
                             work *w, mo_error *err)
 {
-    enum { THREADS = 16 }; /* the number of a host is unknown; each takes a quarter of a MiB */
+    enum { THREADS = 16 }; /* the hosts' thread counts are unknown; each thread takes a quarter of a MiB */
     mo_plan_model requirements = {0};
     mo_divide asked;
     const mo_kernels *kernels = NULL;

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "moraine_server.h"
 
-/* Names and sentences; what is not UTF-8 in them (a path's bytes) is left out. */
+/* Names and sentences. Bytes that are not UTF-8 (in paths) are dropped. */
 static json_t *text(const char *bytes)
 {
     char plain[512];
@@ -53,7 +53,7 @@ static json_t *token_json(const mo_plan_report *r)
                      r->core_seconds, "expert_seconds", r->expert_seconds, "disk_seconds", r->disk_seconds);
 }
 
-/* null without a device; why_no_device then says why. */
+/* null without a device; why_no_device then gives the reason. */
 static json_t *device_json(const mo_plan_report *r)
 {
     const mo_plan_report_device *d = &r->device;
@@ -82,7 +82,7 @@ static json_t *device_json(const mo_plan_report *r)
         "rates", rates, "cold_layers", r->device_cold_layers, "cold_bytes", (json_int_t)r->device_cold_bytes);
 }
 
-/* One entry per device; an empty list if there is one, or none. */
+/* One entry per device; an empty list for one device or none. */
 static json_t *devices_json(const mo_plan_report *r)
 {
     json_t *list = json_array();
@@ -100,7 +100,7 @@ static json_t *devices_json(const mo_plan_report *r)
     return list;
 }
 
-/* null where there is none. */
+/* null if there is none. */
 static json_t *hot_json(const mo_plan_report *r)
 {
     const mo_plan_report_hot *h = &r->hot;
@@ -114,7 +114,7 @@ static json_t *hot_json(const mo_plan_report *r)
                      h->moves, "hit_rate", h->hit_rate, "tokens_per_second", h->tokens_per_second);
 }
 
-/* The next smaller batch, the one that is used, and the next larger, where they fit. */
+/* The next smaller batch, the current one and the next larger, as far as they fit. */
 static json_t *batches_json(const mo_plan_report *r)
 {
     json_t *list = json_array();
@@ -144,7 +144,7 @@ static json_t *depth_json(const mo_plan_report *r)
                      r->attention_seconds, "full_prompt_tokens_per_second", r->full_prompt_tokens_per_second);
 }
 
-/* null: nothing is guessed. */
+/* null: no speculative decoding. */
 static json_t *guesses_json(const mo_plan_report *r)
 {
     const char *source = r->head_bytes == 0 ? NULL : r->draft_model ? "draft" : "mtp";

@@ -1,4 +1,4 @@
-/* The public API of plans: an object with the values of a report by name. */
+/* The public API of plans: an object with a report's values by name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ void mo_plan_close(mo_plan *plan)
     free(plan);
 }
 
-/* Where the values of a list begin in the look, how many there are and how far apart. */
+/* A list's first value, its count and stride. */
 typedef struct plan_list {
     const void *first;
     int64_t count;

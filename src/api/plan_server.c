@@ -1,4 +1,4 @@
-/* Plans for servers, under the public names of moraine_server.h. */
+/* Plans for servers, under the public names in moraine_server.h. */
 #include "base/growing.h"
 #include "base/status.h"
 #include "plan/serving.h"

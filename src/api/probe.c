@@ -1,4 +1,4 @@
-/* The public API of probing: translation from moraine_tools.h to plan/. */
+/* The public API of probing: translates between moraine_tools.h and plan/. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -102,7 +102,7 @@ mo_status mo_model_read_rate(mo_model *model, uint64_t bytes, double *gb_per_s, 
     }
     bytes = own < bytes ? own : bytes;
     *gb_per_s = 0.0;
-    for (int round = 0; round < 5; round++) { /* the best: other programs only ever slow it down */
+    for (int round = 0; round < 5; round++) { /* keep the best: other programs only slow it down */
         const double rate = mo_sweep_rate(model->pool, memory, bytes);
         *gb_per_s = rate > *gb_per_s ? rate : *gb_per_s;
     }

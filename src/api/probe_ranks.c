@@ -1,4 +1,4 @@
-/* The public probe of several ranks: what each can do, and the network between them. */
+/* The public probe of several ranks: measures each rank and the network between them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "plan/hosts.h"
 #include "plan/probe/probe.h"
 
-/* What a rank says of itself. */
+/* A rank's description of itself. */
 typedef struct rank_hello {
     char magic[8]; /* "PROBING" */
     uint32_t order, reserved;
@@ -137,7 +137,7 @@ mo_status mo_probe_ranks(mo_cluster *c, const mo_probe_report *own, size_t own_s
     return status;
 }
 
-/* ---- Keeping ---- */
+/* ---- Storing ---- */
 
 static void fill_hosts(const mo_probe_ranks_report *r, mo_hosts *out)
 {
@@ -153,7 +153,8 @@ static void fill_hosts(const mo_probe_ranks_report *r, mo_hosts *out)
                        .next_latency_s = rank->next_latency_s,
                        .next_bytes_s = rank->next_bytes_s};
         memcpy(h->name, rank->host, sizeof h->name);
-        mo_network_wire *best = &out->host[0].lead; /* rank 0's own end is no worse than any way to it */
+        /* rank 0's own end is at least as good as its best link */
+        mo_network_wire *best = &out->host[0].lead;
         if (i == 1) {
             *best = h->lead;
         } else if (i > 1) {

@@ -1,8 +1,9 @@
-/* The public API of what is learned about a model. */
+/* The public API of learned profiles. */
 #include "api/model.h"
 #include "base/growing.h"
 
-/* Between these two the caller owns engine and device; NULL: the hot cache is in RAM, or there is none. */
+/* Between these two calls the caller owns engine and device; NULL: the hot cache is in RAM, or there is
+ * none. */
 static mo_gpu *begin_use(const mo_model *model)
 {
     mo_engine_take_turn(model->engine);
@@ -13,8 +14,8 @@ static mo_gpu *begin_use(const mo_model *model)
     return gpu;
 }
 
-/* The engine handles a lost device, wherever it is noticed: the CPU computes the next step, and one line
- * says so. True: that was it. */
+/* The engine handles a lost device wherever it is noticed: the CPU computes the next step, and one line is
+ * logged. Returns true if the device was lost. */
 static bool end_use(const mo_model *model, mo_gpu *gpu, mo_status status, const mo_error *err)
 {
     const bool lost = gpu && status == MO_EDEVICE;
@@ -28,7 +29,7 @@ static bool end_use(const mo_model *model, mo_gpu *gpu, mo_status status, const 
     return lost;
 }
 
-/* The devices', where they have any. */
+/* The hot caches of the devices, if any. */
 static mo_hot_caches caches_of(const mo_gpu *gpu)
 {
     mo_hot_caches all = {0};
@@ -60,7 +61,7 @@ mo_status mo_model_profile(mo_model *model, char **json, mo_error *err)
     MO_REQUIRE(err, model, json)
     size_t length;
     *json = NULL;
-    pthread_mutex_lock(&model->profile_lock); /* not the engine's lock: no waiting for a step */
+    pthread_mutex_lock(&model->profile_lock); /* not the engine's lock, which a running step holds */
     const mo_status status = mo_learning_json(model->learning, json, &length, err);
     pthread_mutex_unlock(&model->profile_lock);
     return status;

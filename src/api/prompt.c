@@ -1,4 +1,5 @@
-/* The public API of conversations: a model's own template where its file has one, that of a recognized format otherwise. */
+/* The public API of conversations: uses the template in the model's file if it has one, otherwise that of a
+ * recognized format. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static mo_status open_template(const mo_model *m, const char *text, mo_chat_temp
     return status;
 }
 
-/* The text of one of the file's templates; NULL: there is none. */
+/* Text of one of the file's templates; NULL: missing. */
 static const char *own_text(const mo_model *m, const char *name)
 {
     const char *text = "";
@@ -57,7 +58,7 @@ static const char *own_text(const mo_model *m, const char *name)
                : NULL;
 }
 
-/* A file's template that cannot be read is worth a warning. Only one that lacks memory fails. */
+/* An unreadable template in a file is only a warning. Lack of memory is an error. */
 static mo_status open_own(mo_model *m, const char *name, mo_chat_template **out, mo_error *err)
 {
     const char *text = own_text(m, name);
@@ -72,8 +73,8 @@ static mo_status open_own(mo_model *m, const char *name, mo_chat_template **out,
     return status == MO_ENOMEM ? status : MO_OK;
 }
 
-/* A text that is given as a template may be the name of a format instead; *format is NULL where it is Jinja. A text of neither
- * kind would replace every prompt by itself. */
+/* A given template may also be the name of a format; *format is NULL if it is Jinja. Text that is neither
+ * would replace every prompt by itself. */
 static mo_status find_format(const char *given, const mo_chat_format **format, mo_error *err)
 {
     char names[512];
@@ -149,7 +150,7 @@ void mo_model_close_templates(mo_model *m)
     free(m->given_template);
 }
 
-/* One that cannot be read is as good as none: what it would show is not shown. */
+/* An unreadable template counts as missing, so it is not shown. */
 const char *mo_model_chat_template(const mo_model *model, const char *name)
 {
     if (model->given_template) {
@@ -175,7 +176,7 @@ static mo_thinking thinking_of(const json_t *object, mo_thinking otherwise)
     return json_is_true(v) ? MO_THINKING_ON : json_is_false(v) ? MO_THINKING_OFF : otherwise;
 }
 
-/* Takes what these formats have as options out of the conversation. */
+/* Moves options of these formats from the conversation to *o. */
 static void take_settings(json_t *object, mo_chat_options *o)
 {
     static const char *const names[] = {"enable_thinking", "thinking", "reasoning_effort",
@@ -204,7 +205,7 @@ static void rename_developers(json_t *messages)
     }
 }
 
-/* The text of a content, malloc'd: a string, or the parts of a list one after the other. NULL where a part has none. */
+/* Text of a content, malloc'd: a string, or the concatenated parts of a list. NULL if a part has no text. */
 static char *text_of(const json_t *content)
 {
     const size_t parts = json_array_size(content);
@@ -226,7 +227,8 @@ static char *text_of(const json_t *content)
     return whole;
 }
 
-/* Takes the last message away, which the answer is to continue: its text, or NULL where there is nothing to continue. */
+/* Removes the last message, which the answer continues, and returns its text; NULL if there is nothing to
+ * continue. */
 static char *take_last(json_t *object)
 {
     json_t *messages = json_object_get(object, "messages");
@@ -242,7 +244,8 @@ static char *take_last(json_t *object)
     return text;
 }
 
-/* The conversation without what is an option here; NULL where it is not JSON, which others will say. */
+/* The conversation without the keys that are options here; NULL if it is not JSON, which is reported
+ * elsewhere. */
 static char *plain_conversation(const char *json, size_t length, mo_chat_options *o, char **last)
 {
     json_t *root =
@@ -255,7 +258,7 @@ static char *plain_conversation(const char *json, size_t length, mo_chat_options
             take_settings(more, o);
         }
         *last = take_last(root);
-        o->thinking = *last ? MO_THINKING_OFF : o->thinking; /* it is an answer that goes on */
+        o->thinking = *last ? MO_THINKING_OFF : o->thinking; /* the answer itself is continued */
     }
     rename_developers(json_is_object(root) ? json_object_get(root, "messages") : root);
     char *text = root ? mo_json_dump(root, 0) : NULL;
@@ -263,7 +266,7 @@ static char *plain_conversation(const char *json, size_t length, mo_chat_options
     return text;
 }
 
-/* The text of the message that goes on, behind the beginning of its turn. */
+/* Appends the text of the continued message after the start of its turn. */
 static mo_status append(mo_rendering *out, const char *last, mo_error *err)
 {
     const size_t more = strlen(last);
@@ -293,7 +296,7 @@ static mo_chat_settings settings_of(const mo_chat_options *o, bool pictures)
                               .pictures = pictures};
 }
 
-/* Can the format say it? */
+/* Checks that the format can render the options. */
 static mo_status check_format(const mo_template *format, const char *effort, mo_error *err)
 {
     if (!format) {
@@ -336,7 +339,7 @@ static mo_status render_format(const char *name, const mo_template *format, cons
 
 /* ---- Prompts ---- */
 
-/* By a template, or a format, that the call brings. */
+/* Renders with a template or format given in the call. */
 static mo_status render_given(const mo_model *model, const char *json, size_t length,
                               const mo_chat_options *o, mo_rendering *out, mo_error *err)
 {
@@ -393,7 +396,7 @@ mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
     if (!p) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a prompt");
     }
-    mo_error why; /* a template may be tried in several ways, of which one is right */
+    mo_error why; /* a template may be tried in several ways; one suffices */
     status = render(model, json, length, &o, &p->rendered, &why);
     if (status != MO_OK) {
         *err = why;

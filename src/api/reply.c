@@ -1,4 +1,5 @@
-/* The public API of answers and tools. What works on an open reply is implemented in dialogue/ under its public name. */
+/* The public API of answers and tools. Functions on an open reply are in dialogue/ under their public
+ * names. */
 #include "dialogue/reply.h"
 
 #include <stdlib.h>
@@ -52,14 +53,14 @@ void mo_reply_close(mo_reply *reply)
     }
 }
 
-/* Marks of thoughts are at most a few tokens long. */
+/* Markers of thoughts have at most a few tokens. */
 enum { TAIL = 32 };
 
 bool mo_model_in_thought(const mo_model *model, const int32_t *tokens, size_t count)
 {
     char *text = NULL;
     size_t length;
-    size_t tail = 0; /* behind the last picture */
+    size_t tail = 0; /* after the last image */
     while (tail < TAIL && tail < count && tokens[count - 1 - tail] >= 0) {
         tail++;
     }
@@ -134,7 +135,7 @@ mo_status mo_tools_grammar(const mo_model *model, const mo_tools_options *option
         status =
             mo_call_grammar_write(&model->dialogue, model->tokenizer, tools, &o, &gbnf, &unenforced, err);
     }
-    if (status == MO_OK) { /* takes what is not enforced over */
+    if (status == MO_OK) { /* moves the list of unenforced constraints */
         const mo_grammar_options own = {.size = sizeof own};
         status = mo_grammar_make(model->lexicon, gbnf, strlen(gbnf), &own, NULL, unenforced, out, err);
     }

@@ -1,7 +1,7 @@
-/* The public API of reports: what an open model has done.
+/* The public API of reports on open models.
  *
- * Counters are written by the step that runs, under the engine's lock. A report that finds the lock free reads them;
- * otherwise it tells what the last step but a few left behind: each step that ends publishes them, at most every
+ * Counters are written by the running step under the engine's lock. A report reads them if the lock is free.
+ * Otherwise it uses the last published copy: steps publish the counters when they end, at most every
  * PUBLISH_NS, so that reports never wait for a step. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,16 +18,17 @@
 #define LOCATIONS_NS ((int64_t)200 * 1000 * 1000)
 
 struct mo_reports {
-    pthread_mutex_t lock; /* held for a copy only; everything below is under it */
+    pthread_mutex_t lock; /* held only to copy; protects everything below */
     int64_t published_ns;
     mo_counter_report counters;
     mo_tier_report tiers;
     mo_split_report split;
-    /* Locations of experts are collected while reports request them: that visits each expert. */
+    /* Locations of experts are collected only while reports request them, since that visits every expert. */
     bool locations_wanted;
     int64_t locations_ns;
     uint8_t *locations; /* mo_expert_place, [experts of all layers] */
-    int64_t *bytes;     /* likewise; constant: a page that watches asks for all of them four times a second */
+    /* likewise; constant, because a monitoring page requests all of them four times a second */
+    int64_t *bytes;
 };
 
 /* ---- Reading the counters, under the engine's lock ---- */
@@ -67,7 +68,7 @@ static void report_store(const mo_model *m, const mo_store *store, mo_tier_repor
     report_disk(m, mo_store_disk(store), out);
 }
 
-/* Layers that come from disk for every step: not those that a device has, as long as it is there. */
+/* Layers read from disk for every step, without those on a device that is not lost. */
 static int streamed_layers(const mo_model *m)
 {
     const mo_plan_model *requirements = &m->opened.choice.model;
@@ -77,7 +78,7 @@ static int streamed_layers(const mo_model *m)
                   : requirements->dense_layers - plan->dense_resident;
 }
 
-/* For all layers of this process. */
+/* Number of experts of all layers in this process. */
 static int64_t experts_here(const mo_model_spec *spec)
 {
     int64_t count = 0;
@@ -125,7 +126,7 @@ static mo_expert_place location_of(const mo_model *m, int layer, int expert)
     return mo_where_is(on_device ? on_device : &ram, layer, expert);
 }
 
-/* With both locks held. */
+/* Both locks are held. */
 static void publish_locations(mo_model *m)
 {
     mo_reports *r = m->reports;
@@ -249,9 +250,9 @@ void mo_reports_close(mo_reports *r)
     }
 }
 
-/* ---- Asking ---- */
+/* ---- Queries ---- */
 
-/* The reports, as new as can be had without waiting; unlock them. */
+/* The newest reports available without waiting; the caller unlocks them. */
 static const mo_reports *look(mo_model *m)
 {
     if (pthread_mutex_trylock(&m->engine->lock) == 0) {
@@ -358,7 +359,7 @@ int mo_model_device_layers(mo_model *model, mo_device_layer *out, size_t size, i
     return found;
 }
 
-/* Picks of an expert in every phase that found it there. Under the profile's lock. */
+/* Picks that found an expert at this location, over all phases. Under the profile's lock. */
 static uint64_t picks_of(const mo_tally_layer *l, mo_found found, int expert)
 {
     uint64_t sum = 0;

@@ -1,4 +1,5 @@
-/* The public API of opening sessions. What works on an open one is implemented in engine/ under its public name. */
+/* The public API for opening sessions. Functions on an open session are in engine/ under their public
+ * names. */
 #include "engine/snapshot.h"
 
 #include "api/model.h"

@@ -1,4 +1,4 @@
-/* The public API of measuring: where the time of prompts goes. */
+/* The public API for measuring the parts of prompt time. */
 #include "api/model.h"
 #include "base/growing.h"
 

@@ -1,4 +1,4 @@
-/* The public API of statistics: what open models have done, by name. A look gathers all reports at one time. */
+/* The public API of statistics: values of open models by name. A look gathers all reports at one time. */
 #include "api/stats.h"
 
 #include <jansson.h>
@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/status.h"
 
-/* ---- Looking ---- */
+/* ---- Collecting ---- */
 
 static double ratio(uint64_t part, uint64_t whole)
 {
@@ -40,7 +40,7 @@ static mo_run_look look_at(mo_model *m)
     return k;
 }
 
-/* How many values a list has in this model; plans have the others. */
+/* Number of values of a list in this model; plans handle the other lists. */
 static int64_t count_of(const mo_run_look *k, mo_stat_list list)
 {
     switch (list) {
@@ -54,7 +54,7 @@ static int64_t count_of(const mo_run_look *k, mo_stat_list list)
     return 0;
 }
 
-/* All values of a list, or the one of `only`, as the rows of the table read them. */
+/* All values of a list, or only the one of `only`, as the rows of the table read them. */
 typedef struct stat_values {
     const mo_stat *stat;
     double *at; /* [count] */
@@ -104,7 +104,7 @@ static mo_status read_experts(mo_model *m, const mo_run_look *k, const stat_valu
     return MO_OK;
 }
 
-/* Values that nothing is known about are 0: of layers that needed no host, of experts that there are not. */
+/* Unknown values are 0: for layers that need no host, and for experts that do not exist. */
 static mo_status read_values(mo_model *m, const mo_run_look *k, const stat_values *v, mo_error *err)
 {
     switch (v->stat->list) {
@@ -184,7 +184,7 @@ static json_t *number(mo_stat_type type, double value)
     return type == MO_STAT_DOUBLE ? json_real(value) : json_integer((json_int_t)value);
 }
 
-/* NULL with err: no memory. */
+/* NULL with err: out of memory. */
 static json_t *list_json(mo_model *m, const mo_run_look *k, const mo_stat *stat, mo_error *err)
 {
     const int64_t count = count_of(k, stat->list);

@@ -1,4 +1,4 @@
-/* The table of statistics: every name, what it means, and where models and plans have it. */
+/* The table of statistics: every name, its meaning, and its source in models and plans. */
 #include <stdint.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/nearest.h"
 #include "base/status.h"
 
-/* Enums are unsigned to the compilers that we use. */
+/* Our compilers treat enums as unsigned. */
 #define TYPE(value)                                                                                          \
     _Generic((value), bool                                                                                   \
              : MO_STAT_BOOL, int                                                                             \
@@ -53,7 +53,7 @@
     }
 
 static const mo_stat table[] = {
-    /* Speed: what a plan expects and what a run measured. */
+    /* Speed: predicted by the plan, measured by the run. */
     BOTH("tokens_per_second", tokens_per_second, report.tokens_per_second,
          "speed of one sequence: of single tokens so far; expected of a token with evenly spread routing"),
     BOTH("prompt.tokens_per_second", prompt_tokens_per_second, report.prompt_tokens_per_second,
@@ -202,7 +202,7 @@ static const mo_stat table[] = {
     RUN("device.experts_probed_bytes_s", device.experts_probed_bytes_s,
         "rate of the link by copies as large as an expert's matrices, as probed; 0: it was not"),
 
-    /* Layers whose experts are not all on the device: sums over layers, then each layer. */
+    /* Layers with some experts not on the device: sums over layers, then each layer. */
     RUN("device.lanes.served", device.lanes.served, "times such a layer was run"),
     RUN("device.lanes.fetched", device.lanes.fetched, "experts that were copied for it"),
     RUN("device.lanes.core_ns", device.lanes.core_ns, "from the last reply until the choice was seen"),
@@ -249,7 +249,7 @@ static const mo_stat table[] = {
     LAYER("device.layer.fallback.other", fallbacks[MO_FALLBACK_OTHER],
           "other reasons, from a profile; index: layer"),
 
-    /* Experts one by one. */
+    /* Single experts. */
     EXPERT("expert.place", place,
            "0: on disk, 1: in RAM, 2: on the device; index: layer * model.experts + expert"),
     EXPERT("expert.picks", picks, "tokens that chose it; index: layer * model.experts + expert"),
@@ -257,7 +257,7 @@ static const mo_stat table[] = {
     EXPERT("expert.bytes", bytes,
            "bytes of its weights; 0: there is no such expert; index: layer * model.experts + expert"),
 
-    /* What sessions and snapshots hold. */
+    /* Memory of sessions and snapshots. */
     RUN("kept.total_bytes", kept.total_bytes, "bytes of all blocks of sessions and snapshots"),
     RUN("kept.free_bytes", kept.free_bytes, "of them free"),
     RUN("kept.session_bytes", kept.session_bytes, "of them held by sessions"),
@@ -281,7 +281,7 @@ static const mo_stat table[] = {
     RUN("traffic.least_ns", traffic.least_ns, "least wait_ns - work_ns of a step"),
     RUN("traffic.middle_ns", traffic.middle_ns, "the same for the median of the last 256 steps"),
 
-    /* Time of prompts by part, where it is measured. */
+    /* Prompt time by part, if measured. */
     RUN("split.steps", split.steps, "steps of more than 8 tokens whose parts were timed"),
     RUN("split.tokens", split.tokens, "tokens of those"),
     RUN("split.seconds", split.seconds, "time of those"),
@@ -334,7 +334,7 @@ static const mo_stat table[] = {
     PLAN("prompt.tokens", report.prompt_tokens, "tokens of the long prompt that is expected"),
     PLAN("prompt.precision", report.prompt_precision, "precision of its products: 0: exact, 1: bf16"),
 
-    /* The rates that a plan was made with. */
+    /* The rates used by a plan. */
     PLAN("rate.ram_bytes_s", report.ram_bytes_s, "rate of memory"),
     PLAN("rate.compute_share", report.compute_share, "share of that rate that products reach"),
     PLAN("rate.disk_bytes_s", report.disk_bytes_s, "rate of the disk"),

@@ -1,5 +1,5 @@
-/* The public API of text: tokens and streams. What works on an open stream is implemented in text/
- * under its public name. */
+/* The public API of text: tokens and streams. Functions on an open stream are in text/ under their public
+ * names. */
 #include <stdlib.h>
 #include <string.h>
 

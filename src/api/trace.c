@@ -1,5 +1,5 @@
-/* The public API of traces: translation from moraine_tools.h to modules. Recording, reading and drawing are
- * implemented in profile/ under their public names. */
+/* The public API of traces: translates between moraine_tools.h and modules. Recording, reading and drawing
+ * are in profile/ under their public names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 /* ---- Recording ---------------------------------------------------------------------------------- */
 
-/* Bytes of all experts of each layer, from the names of the file's tensors. */
+/* Bytes of all experts of each layer, from the tensor names of the file. */
 static void add_expert_bytes(const mo_gguf *g, int layers, int64_t *bytes)
 {
     for (int64_t i = 0; i < mo_gguf_tensor_count(g); i++) {
@@ -26,7 +26,7 @@ static void add_expert_bytes(const mo_gguf *g, int layers, int64_t *bytes)
     }
 }
 
-/* The routed layers among those of the model, with the size of one expert in each. */
+/* The model's routed layers and the size of an expert in each. */
 static mo_status make_tracer(const mo_gguf *g, const mo_model *model, const mo_model_info *info,
                              mo_tracer **out, mo_error *err)
 {
@@ -82,7 +82,7 @@ mo_status mo_tracer_open(const mo_model *model, mo_tracer **out, mo_error *err)
     return status;
 }
 
-/* ---- Questions ---------------------------------------------------------------------------------- */
+/* ---- Queries ------------------------------------------------------------------------------------ */
 
 void mo_trace_describe(const mo_trace *trace, mo_trace_info *out, size_t size)
 {
@@ -121,7 +121,7 @@ static mo_status find_policy(const char *name, const mo_policy **out, mo_error *
     return mo_fail(err, MO_EINVAL, "unknown policy \"%s\"; choose %sor optimum", name, names);
 }
 
-/* The file's rates; without one this machine's, or defaults when it was never measured. */
+/* The rates in the file; without a file this machine's, or defaults if it was never measured. */
 static mo_status find_rates(const char *path, mo_rates *out, mo_error *err)
 {
     char own[4096];
@@ -136,7 +136,7 @@ static mo_status find_rates(const char *path, mo_rates *out, mo_error *err)
     return status == MO_ENOENT ? MO_OK : status;
 }
 
-/* How often a trace of the same model picked each expert; free() it. */
+/* How often a trace of the same model picked each expert; the caller frees it. */
 static mo_status find_seeds(const mo_trace *trace, const mo_trace *warm, uint64_t **out, mo_error *err)
 {
     const mo_trace_shape *a = &trace->shape, *b = &warm->shape;

@@ -1,4 +1,4 @@
-/* The public API of the library itself: which one it is, and its memory. */
+/* The public API of the library itself: its version and its memory. */
 #include <stdlib.h>
 
 #include "base/growing.h"

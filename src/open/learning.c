@@ -18,21 +18,21 @@ struct mo_learning {
     mo_profile_shape shape;
     mo_tally *tally;
     mo_profile_mode mode;
-    mo_profile *base;       /* reports start here; NULL: when the model was opened */
+    mo_profile *base;       /* starting point of reports; NULL: none */
     char profile[PATH_MAX]; /* "": nothing is read or written */
-    bool writes;            /* the profile is written at the end */
+    bool writes;            /* the profile is written on close */
     char *warm_file, *perf_out;
-    mo_store_request *vram; /* what only a device had when it was closed */
+    mo_store_request *vram; /* experts that only a device had when it was closed */
     int32_t vram_count;
     bool perf_failed;           /* and the caller was notified */
-    mo_where where;             /* in RAM, or on disk */
+    mo_where where;             /* locations: RAM or disk */
     mo_ahead ahead;             /* exchanges between them, */
-    mo_hot_update *hot;         /* which this plans */
-    mo_store_request *requests; /* what the profile knew when the model was opened; NULL: there was none */
+    mo_hot_update *hot;         /* planned by this */
+    mo_store_request *requests; /* from the profile when the model was opened; NULL: none */
     int32_t request_count;
 };
 
-/* ---- Small steps ---- */
+/* ---- Helpers ---- */
 
 mo_status mo_learning_mode_find(const char *name, mo_profile_mode *out, mo_error *err)
 {
@@ -73,16 +73,16 @@ static mo_status no_memory(mo_error *err)
     return mo_fail(err, MO_ENOMEM, "out of memory for expert usage statistics; free some and try again");
 }
 
-/* ---- The profile that is there ---- */
+/* ---- Reading the profile ---- */
 
-/* A file that the user names is never moved or replaced unless it is this model's own. */
+/* A file named by the user is never moved, and replaced only if it is this model's own. */
 static void read_named(mo_learning *l, mo_profile **out)
 {
     mo_error err = {0};
     uint64_t found = 0;
     const mo_status status = mo_profile_named(l->profile, &l->shape, out, &found, &err);
     if (status == MO_ENOENT) {
-        return; /* it will be made */
+        return; /* it will be created */
     }
     l->writes = status == MO_OK && found == l->shape.fingerprint;
     if (status != MO_OK) {
@@ -115,7 +115,7 @@ static void read_own(mo_learning *l, mo_profile **out)
     }
 }
 
-/* NULL when there is none. */
+/* NULL: none. */
 static mo_profile *read_profile(mo_learning *l, const char *option)
 {
     mo_profile *p = NULL;
@@ -132,7 +132,7 @@ static mo_profile *read_profile(mo_learning *l, const char *option)
     return p;
 }
 
-/* ---- Life ---- */
+/* ---- Open and close ---- */
 
 static mo_status check_options(const mo_opened *opened, const mo_learning_options *o, mo_error *err)
 {
@@ -147,7 +147,8 @@ static mo_status check_options(const mo_opened *opened, const mo_learning_option
     return MO_OK;
 }
 
-/* What the store holds can be exchanged. Without a hot set that is done by hand alone, with whatever the policy keeps. */
+/* Enables exchanges of the store's experts. Without a hot set they happen only on request, with the experts
+ * that the policy keeps. */
 static mo_status open_exchanges(mo_learning *l, const mo_hot_request *hot, mo_error *err)
 {
     const mo_hot_set *set = &l->opened->hot;
@@ -165,7 +166,8 @@ static mo_status open_exchanges(mo_learning *l, const mo_hot_request *hot, mo_er
     return status == MO_OK ? mo_hot_update_open(&options, &l->shape, &l->hot, err) : status;
 }
 
-/* A warm-start file's order comes before the profile's: what was in VRAM is as hot as the hottest, what was in RAM half. */
+/* Puts a warm-start file's order before the profile's: experts from VRAM count as hot as the hottest, those
+ * from RAM half. */
 static mo_status put_first(mo_learning *l, const mo_store_request *order, int32_t count, mo_error *err)
 {
     const uint64_t most = l->request_count && l->requests[0].hits > 2 ? l->requests[0].hits : 2;
@@ -177,7 +179,7 @@ static mo_status put_first(mo_learning *l, const mo_store_request *order, int32_
         list[i] = order[i];
         list[i].hits = order[i].hits > 1 ? most : most / 2;
         for (int32_t k = 0; k < l->request_count && !list[i].keep;
-             k++) { /* what the profile calls universal */
+             k++) { /* universal experts of the profile */
             list[i].keep = l->requests[k].keep && l->requests[k].layer == order[i].layer &&
                            l->requests[k].expert == order[i].expert;
         }
@@ -191,7 +193,6 @@ static mo_status put_first(mo_learning *l, const mo_store_request *order, int32_
     return MO_OK;
 }
 
-/* Warms the store. */
 static mo_status open_store(mo_learning *l, const mo_hot_request *hot, mo_progress_fn progress, void *user,
                             mo_error *err)
 {
@@ -262,7 +263,7 @@ static mo_status open_learning(mo_learning *l, const mo_learning_options *o, con
         return no_memory(err);
     }
     if (l->perf_out && l->mode == MO_PROFILE_OFF) {
-        l->mode = MO_PROFILE_FULL; /* a file of counts asks for counting */
+        l->mode = MO_PROFILE_FULL; /* a perf file implies counting */
     }
     if (hot->rate > 0.0 && l->mode == MO_PROFILE_OFF) {
         mo_log(MO_LOG_WARN, "learning",
@@ -400,7 +401,7 @@ void mo_learning_close(mo_learning *l)
     destroy(l);
 }
 
-/* ---- Telling ---- */
+/* ---- Reports ---- */
 
 const mo_store_request *mo_learning_requests(const mo_learning *l, int32_t *count)
 {
@@ -419,7 +420,7 @@ mo_status mo_learning_json(const mo_learning *l, char **text, size_t *length, mo
     return status;
 }
 
-/* Number i of the caches; the first is RAM's where there is none. */
+/* Cache number i; without device caches the first is RAM's. */
 static mo_hot_update *cache_at(const mo_learning *l, const mo_hot_caches *hot, int i)
 {
     return hot->count ? hot->of[i] : l->hot;
@@ -444,7 +445,7 @@ mo_status mo_learning_reset(mo_learning *l, const mo_hot_caches *hot, mo_profile
 
 /* ---- The hot cache ---- */
 
-/* What was exchanged in another cache, too. Each tells of all the picks, which are not added. */
+/* Adds the exchanges of another cache. Each cache reports all picks, so these are not added. */
 static void add_stats(mo_exchange_stats *sum, const mo_exchange_stats *s)
 {
     sum->active |= s->active;

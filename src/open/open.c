@@ -28,7 +28,7 @@ static mo_status need(void *user, int64_t batch, int64_t context, mo_plan_model 
     return mo_requirements_of(d->path, &o, out, err);
 }
 
-/* Says nothing: several plans may be made before one is chosen. */
+/* Does not log: several plans may be made before one is chosen. */
 static mo_status make_plan(const char *path, const mo_requirements_options *requirements,
                            mo_resources *resources, mo_choice *out, mo_error *err)
 {
@@ -58,7 +58,7 @@ static mo_status make_plan(const char *path, const mo_requirements_options *requ
     return status;
 }
 
-/* Of the plan that is taken: others may have use for the device that it leaves out. */
+/* Applies the chosen plan: a device that it leaves out is closed, so that others can use it. */
 static void settle(mo_resources *resources, const mo_choice *taken)
 {
     if (taken->why[0]) {
@@ -77,7 +77,7 @@ mo_status mo_opened_plan(const char *path, const mo_requirements_options *requir
     return status;
 }
 
-/* Has the file a head that can be run? */
+/* Reports whether the file has a head that can be run. */
 static mo_status finds_head(const char *file, bool *out, mo_error *err)
 {
     mo_gguf *g = NULL;
@@ -87,7 +87,8 @@ static mo_status finds_head(const char *file, bool *out, mo_error *err)
     return status;
 }
 
-/* Does the file that would have the head have it, or one beside it, and can it be run? One without that is named may be a draft model. */
+/* Looks for a runnable head in the expected file or in one next to it. A named file without a head may be a
+ * draft model. */
 static mo_status look_for_head(const char *path, mo_requirements_options *o, mo_error *err)
 {
     const mo_model_options *asked = o->asked;
@@ -97,7 +98,7 @@ static mo_status look_for_head(const char *path, mo_requirements_options *o, mo_
     mo_status status = finds_head(file, &o->head, err);
     if (status == MO_OK && !o->head && !asked->draft_model && other && access(other, R_OK) == 0) {
         status = finds_head(other, &o->head, err);
-        o->beside = o->head |= status != MO_OK; /* `auto` leaves one out that cannot be read */
+        o->beside = o->head |= status != MO_OK; /* `auto` skips an unreadable head */
     }
     if (status != MO_OK) {
         return status;
@@ -113,7 +114,7 @@ static mo_status look_for_head(const char *path, mo_requirements_options *o, mo_
                          file);
 }
 
-/* Is a head or a draft model asked for at all, where it can be run? */
+/* Decides whether a head or draft model is requested and can be run. */
 static mo_status want_head(const char *path, mo_requirements_options *o, mo_error *err)
 {
     const mo_model_options *asked = o->asked;
@@ -126,13 +127,13 @@ static mo_status want_head(const char *path, mo_requirements_options *o, mo_erro
     return o->head ? look_for_head(path, o, err) : MO_OK;
 }
 
-/* In RAM, or on a device that was named. */
+/* Either RAM or a named device. */
 static bool lacks_memory(mo_status status)
 {
     return status == MO_ENOMEM || status == MO_EDEVICE;
 }
 
-/* Does the plan leave weights on disk? With a device RAM has only what is not there. */
+/* True if the plan leaves weights on disk. With a device, RAM only holds the rest. */
 static bool reads_disk(const mo_run_plan *p)
 {
     return p->device.ceiling ? p->token_disk_bytes > 0 : p->mode != MO_PLAN_RESIDENT;
@@ -161,11 +162,11 @@ static mo_status plan_head(const char *path, mo_requirements_options *requiremen
     return status;
 }
 
-/* Tokens may be planned to come so much more slowly without guesses, for the memory of these. */
+/* Minimum planned token speed compared with the plan without draft tokens. */
 #define SLOWER 0.98
 
-/* Does a plan lack nothing that another one, which was made well, has: the device, memory for the context, and, unless guesses are asked for by
- * name, for the weights that tokens want? */
+/* True if a plan lacks nothing that another successful plan has: the device, the context and, unless
+ * speculative decoding was requested by name, the token speed. */
 static bool is_as_good(const mo_requirements_options *r, mo_status status, const mo_choice *plan,
                        const mo_choice *other)
 {
@@ -175,7 +176,8 @@ static bool is_as_good(const mo_requirements_options *r, mo_status status, const
             plan->plan.tokens_per_second >= SLOWER * other->plan.tokens_per_second);
 }
 
-/* The plan without what computes guesses, where that may be left out, if it is as good as *least. *now: to plan in. */
+/* Uses the plan without head or draft model if that may be left out and the plan is as good as *least. *now:
+ * scratch space. */
 static bool plan_without_head(const char *path, mo_requirements_options *requirements,
                               mo_resources *resources, const mo_choice *least, mo_choice *now, mo_choice *out)
 {
@@ -197,8 +199,8 @@ static bool plan_without_head(const char *path, mo_requirements_options *require
     return false;
 }
 
-/* The plan with fewer guesses, or none, if that gives the model what it lacks, as *least, the one without any, has it. Otherwise the
- * one that there was. *now: to plan in. */
+/* Uses the plan with fewer draft tokens, or none, if it is as good as *least, the plan without any. Otherwise
+ * keeps the current plan. *now: scratch space. */
 static mo_status plan_fewer(const char *path, mo_requirements_options *requirements, mo_resources *resources,
                             mo_status status, mo_choice *least, mo_choice *now, mo_choice *out)
 {
@@ -233,7 +235,7 @@ static mo_status plan_fewer(const char *path, mo_requirements_options *requireme
     return status;
 }
 
-/* Compares the plan that there is with those that have fewer guesses. space: [2] to plan in. */
+/* Compares the current plan with plans with fewer draft tokens. space: [2] scratch space. */
 static mo_status compare_plans(const char *path, mo_requirements_options *requirements,
                                mo_resources *resources, mo_status status, mo_choice *space, mo_choice *out,
                                mo_error *err)
@@ -252,7 +254,7 @@ static mo_status compare_plans(const char *path, mo_requirements_options *requir
     if (without == MO_OK) {
         mo_choice_drop(&space[0]);
     } else if (requirements->asked->speculate == MO_SPECULATE_AUTO && err) {
-        *err = own; /* what is needed at least */
+        *err = own; /* reports the minimum requirement */
     }
     return status;
 }
@@ -263,9 +265,9 @@ mo_status mo_opened_plan_guesses(const char *path, mo_requirements_options *requ
     mo_status status = plan_head(path, requirements, resources, out, err);
     const bool halved = status == MO_OK && !requirements->context && out->model.context < MO_CHOICE_CONTEXT;
     const bool spills = status == MO_OK && (out->plan.mode != MO_PLAN_RESIDENT || out->plan.device.ceiling ||
-                                            out->why[0]); /* of RAM, or what a device has */
+                                            out->why[0]); /* more than RAM, or than the device */
     if (requirements->drafts && (lacks_memory(status) || spills || halved)) {
-        mo_choice *space = calloc(2, sizeof *space); /* large for a stack */
+        mo_choice *space = calloc(2, sizeof *space); /* too large for the stack */
         status = space ? compare_plans(path, requirements, resources, status, space, out, err) : status;
         free(space);
     }
@@ -341,7 +343,7 @@ static mo_status load_head(const char *path, const mo_open_options *o, mo_opened
     return status == MO_OK ? mo_checkpoint_borrow(out->head, out->model, err) : status;
 }
 
-/* Of a model that is opened; servers make many plans before. */
+/* Logged only when a model is opened; servers make many plans first. */
 static void tell_fewer(const mo_model_options *asked, int64_t wanted, int64_t drafts)
 {
     const bool named = asked->speculate != MO_SPECULATE_AUTO || asked->draft_max || asked->draft_model;
@@ -373,7 +375,7 @@ static void tell_head(const char *path, const mo_requirements_options *r)
     }
 }
 
-/* Of a mapped model, which has no plan that would find out: one that cannot be read is left out where it may be. */
+/* A mapped model has no plan that would check its head; an unreadable one is left out if allowed. */
 static mo_status want_mapped_head(const char *path, mo_requirements_options *r, mo_error *err)
 {
     mo_status status = want_head(path, r, err);
@@ -392,7 +394,7 @@ static mo_status want_mapped_head(const char *path, mo_requirements_options *r, 
     return status;
 }
 
-/* A mapped model has no plan of RAM, and one of the device alone where there is one. */
+/* A mapped model has no RAM plan, only one of the device if there is one. */
 static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
     const mo_plan_limits *l = &o->resources->limits;
@@ -424,7 +426,7 @@ static mo_status plan(const char *path, const mo_open_options *o, mo_opened *out
     return status;
 }
 
-/* The slots of a hot set in RAM. With a device the hot cache is there, and RAM follows its policy. */
+/* Plans the slots of a hot set in RAM. With a device the hot cache is there, and RAM follows its policy. */
 static mo_status plan_hot_set(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
     const mo_resources *r = o->resources;
@@ -438,8 +440,8 @@ static mo_status plan_hot_set(const char *path, const mo_open_options *o, mo_ope
                                     &out->hot, NULL, err);
 }
 
-/* From here on these bytes of RAM are reserved, and on the device what the plan counts, also for sessions; a hot
- * cache has all that its device's ceiling leaves. */
+/* Reserves these bytes of RAM and the planned bytes on the device, including the sessions; a hot cache gets
+ * the rest of the device's ceiling. */
 static void hold(const mo_resources *resources, mo_opened *out)
 {
     const mo_run_plan *p = &out->choice.plan;
@@ -456,7 +458,7 @@ static void hold(const mo_resources *resources, mo_opened *out)
     }
 }
 
-/* Plans and holds, one model at a time: what the others hold is counted under the lock as well. */
+/* Plans and reserves under one lock, so that models do not plan with the same free memory. */
 static mo_status plan_and_hold(const char *path, const mo_open_options *o, mo_opened *out, mo_error *err)
 {
     static pthread_mutex_t planning = PTHREAD_MUTEX_INITIALIZER;

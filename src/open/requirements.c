@@ -19,16 +19,17 @@
 #include "plan/share.h"
 #include "speculate/ngram.h"
 
-/* Memory of the program apart from weights, caches and working memory: code and libraries, readers, buffers of the C library
- * (2 to 10 MiB were seen); of each thread that computes its stack and the C library's memory (190 KiB); and the vocabulary,
- * whose tables take some multiples of its text: 82 to 96 bytes a token where there are no merges, 183 to 230 with them, on
- * vocabularies of 32,000 to 151,669 tokens. Rounded up. */
-#define PROGRAM_BYTES       ((int64_t)16 << 20)
-#define PER_THREAD_BYTES    ((int64_t)256 << 10)
-#define PER_TOKEN_BYTES     100
-#define PER_MERGE_BYTES     140
-#define HEADER_STRING_BYTES 32 /* of a draft model's header: a token's text, length, place, score and kind */
-/* For a rank among several: MPI with its message buffers (11 MiB with Open MPI). */
+/* Program memory besides weights, caches and working memory: code and libraries, readers, C library buffers
+ * (measured 2 to 10 MiB); per compute thread its stack and C library memory (190 KiB); and the vocabulary
+ * tables: 82 to 96 bytes per token without merges, 183 to 230 with them, for vocabularies of 32,000 to
+ * 151,669 tokens. Rounded up. */
+#define PROGRAM_BYTES    ((int64_t)16 << 20)
+#define PER_THREAD_BYTES ((int64_t)256 << 10)
+#define PER_TOKEN_BYTES  100
+#define PER_MERGE_BYTES  140
+/* per token of a draft model's header: text, length, position, score and kind */
+#define HEADER_STRING_BYTES 32
+/* One of several ranks: MPI with its message buffers (11 MiB with Open MPI). */
 #define RANK_BYTES ((int64_t)16 << 20)
 
 static int64_t larger(int64_t a, int64_t b)
@@ -41,7 +42,7 @@ static int64_t matrix_bytes(const mo_weights *w)
     return w->rows * mo_format_row_bytes(mo_format_of(w->type), w->cols);
 }
 
-/* Bytes of its rows that are interleaved together, as a device hands them out. */
+/* Bytes of its interleaved row group, rounded up to device allocations. */
 static int64_t group_bytes(const mo_weights *w)
 {
     return mo_gpu_matrix_bytes(w->interleave * mo_format_row_bytes(mo_format_of(w->type), w->cols));
@@ -63,7 +64,7 @@ static void count_classes(const mo_model_spec *f, const mo_expert_table *experts
     out->class_count = experts->class_count;
 }
 
-/* *interleaved: RAM would have some of the experts in another layout. */
+/* *interleaved: RAM would keep some experts in another layout. */
 static void count_experts(const mo_expert_table *experts, mo_plan_layer *layers, mo_plan_model *m,
                           bool *interleaved)
 {
@@ -81,7 +82,7 @@ static void count_experts(const mo_expert_table *experts, mo_plan_layer *layers,
     }
 }
 
-/* What is left on disk keeps the file's layout, so that is what the views say afterwards. */
+/* Matrices left on disk keep the file's layout, and the views afterwards reflect that. */
 static void count_layers(const mo_model_spec *f, const mo_expert_table *experts, mo_plan_layer *layers,
                          mo_plan_model *m)
 {
@@ -118,8 +119,8 @@ mo_state_size mo_requirements_states(const mo_requirements_options *o, int64_t b
 
 int64_t mo_requirements_drafts(const mo_model_options *asked)
 {
-    const bool off =
-        asked->speculate == MO_SPECULATE_OFF || asked->batch == 1; /* no row is left for a draft */
+    /* a batch of 1 has no row for a draft token */
+    const bool off = asked->speculate == MO_SPECULATE_OFF || asked->batch == 1;
     return off ? 0 : asked->draft_max ? asked->draft_max : MO_DRAFTS_MAX;
 }
 
@@ -141,7 +142,7 @@ static void count_device(const mo_model_spec *f, const mo_requirements_options *
     out->device_core_bytes = requirements.core;
     out->device_group_bytes = mo_gpu_matrix_bytes(requirements.group);
     const mo_state_size states = mo_requirements_states(o, out->batch, out->context, true);
-    for (int i = 0; i < f->layer_count; i++) { /* whatever the batch */
+    for (int i = 0; i < f->layer_count; i++) { /* independent of the batch */
         const int64_t bytes = mo_state_layer_bytes(f, &states, i);
         layers[i].kv_bytes = bytes < out->device_kv_bytes ? bytes : 0;
         layers[i].core_bytes = mo_gpu_layer_core_bytes(f, i);
@@ -156,7 +157,7 @@ static void count_device(const mo_model_spec *f, const mo_requirements_options *
     out->device_map_bytes = requirements.map;
 }
 
-/* Of a rank: streams, sent twice; and requests for experts. */
+/* Per rank: streams, sent twice; and requests for experts. */
 static int64_t stream_bytes(const mo_model_spec *f, int64_t batch)
 {
     return mo_plan_times(8 * batch, f->width + 1);
@@ -173,22 +174,23 @@ static int64_t message_bytes(const mo_model_spec *f, const mo_requirements_optio
     return o->experts.divided ? question_bytes(f, o, batch) : o->range.count ? stream_bytes(f, batch) : 0;
 }
 
-/* The n-grams of a session's text where that is guessed from. */
+/* The n-grams of a session's text, if tokens are drafted from it. */
 static int64_t ngram_bytes(const mo_requirements_options *o, int64_t context)
 {
-    const bool guessed = o->drafts && mo_requirements_guess_text(o->asked) && !o->experts.alone &&
-                         o->range.first == 0; /* rank 0 guesses */
+    /* rank 0 drafts */
+    const bool guessed =
+        o->drafts && mo_requirements_guess_text(o->asked) && !o->experts.alone && o->range.first == 0;
     return guessed ? mo_ngram_bytes(context) : 0;
 }
 
-/* Of a session: its logits and n-grams. */
+/* Per session: its logits and n-grams. */
 static int64_t session_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch,
                              int64_t context)
 {
     return mo_plan_sum(mo_session_logits_bytes(f, batch, o->asked->all_logits), ngram_bytes(o, context));
 }
 
-/* Of guesses, whoever makes them. */
+/* Draft tokens from any source. */
 static int64_t draft_bytes(const mo_model_spec *f, const mo_requirements_options *o, int64_t context)
 {
     const int64_t sessions = o->asked->sessions > 1 ? o->asked->sessions : 1;
@@ -196,7 +198,7 @@ static int64_t draft_bytes(const mo_model_spec *f, const mo_requirements_options
                        mo_plan_times(sessions, ngram_bytes(o, context)));
 }
 
-/* What a batch takes: the memory of a step, and of sessions, whose windows hold a step's tokens too. */
+/* Memory for a batch: a step's, and the sessions', whose windows also hold a step's tokens. */
 static mo_plan_batch count_batch(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch,
                                  int64_t context)
 {
@@ -207,7 +209,8 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_requirements_o
     const int64_t blocks = mo_state_pool_bytes(f, &there);
     return (mo_plan_batch){
         .batch = batch,
-        .kv_bytes = o->experts.alone ? 0 : mo_state_pool_bytes(f, &here), /* sessions are with the core */
+        /* sessions are on the rank with the core */
+        .kv_bytes = o->experts.alone ? 0 : mo_state_pool_bytes(f, &here),
         .work_bytes =
             mo_plan_sum((int64_t)mo_engine_bytes(f, batch, context, o->threads) + message_bytes(f, o, batch) +
                             (int64_t)mo_drafts_bytes(f, o->drafts, o->threads),
@@ -222,7 +225,7 @@ static mo_plan_batch count_batch(const mo_model_spec *f, const mo_requirements_o
         .device_piece_bytes = device.piece};
 }
 
-/* The batch that was asked for, or those among which the plan chooses. */
+/* The requested batch, or the candidates for the plan. */
 static void count_batches(const mo_model_spec *f, const mo_requirements_options *o, mo_plan_model *m)
 {
     const mo_plan_batch asked = count_batch(f, o, m->batch, m->context);
@@ -234,7 +237,7 @@ static void count_batches(const mo_model_spec *f, const mo_requirements_options 
     }
 }
 
-/* How many there are in a list of the file's metadata; 0: it has none. */
+/* Length of a list in the file's metadata; 0: missing. */
 static int64_t strings_of(const mo_checkpoint *model, const char *key)
 {
     const mo_gguf_entry *list = mo_gguf_find(mo_checkpoint_gguf(model), key);
@@ -293,8 +296,8 @@ static void count_model(const mo_checkpoint *model, const mo_expert_table *exper
     count_device(f, o, interleaved, layers, m);
 }
 
-/* Working memory of steps with adapters of these ranks, in RAM and on a device, which also holds their `bytes`; not if it has only experts: what
- * adapters change of these the CPU computes. */
+/* Working memory of steps with adapters of these ranks, in RAM and on a device, which also holds their
+ * `bytes`. Not on a device that has only experts: the CPU computes adapters of experts. */
 static void add_adapters(const mo_model_spec *f, const mo_requirements_options *o, int64_t batch,
                          int64_t bytes, int64_t ranks, int64_t *work, int64_t *device)
 {
@@ -303,7 +306,7 @@ static void add_adapters(const mo_model_spec *f, const mo_requirements_options *
     *device = mo_spec_device_experts(f) ? *device : mo_plan_sum(*device, mo_plan_sum(bytes, there));
 }
 
-/* Adapters stay in RAM in addition to the model, and their steps have their own lists. */
+/* Adapters are in RAM in addition to the model, and their steps have their own lists. */
 static mo_status count_adapters(const mo_checkpoint *model, const mo_requirements_options *o,
                                 mo_plan_layer *layers, mo_plan_model *m, mo_error *err)
 {
@@ -355,7 +358,7 @@ mo_status mo_requirements_fit_encoder(const mo_encoder *e, const char *path, con
     return MO_OK;
 }
 
-/* Steps of fewer tokens are not chosen, unless there are no others. */
+/* Drops shorter batches, unless there are no others. */
 static void drop_batches(mo_plan_model *m, int64_t least)
 {
     int kept = 0;
@@ -367,7 +370,8 @@ static void drop_batches(mo_plan_model *m, int64_t least)
     m->batch_count = kept ? kept : m->batch_count;
 }
 
-/* The encoder of pictures is in RAM, with what it needs for the largest picture. A step takes all of one where its rows see each other. */
+/* The image encoder is in RAM, with working memory for the largest image. If the rows of an image see each
+ * other, one step computes all of them. */
 static mo_status count_encoder(const mo_checkpoint *model, const mo_requirements_options *o, mo_plan_model *m,
                                mo_error *err)
 {
@@ -387,8 +391,9 @@ static mo_status count_encoder(const mo_checkpoint *model, const mo_requirements
     if (status == MO_OK) {
         const int64_t rows = rule.max_pixels / (rule.align * rule.align);
         const int64_t made = mo_plan_times(rows * mo_vision_row(mo_encoder_spec(e)), sizeof(float));
+        /* the encoder's input is kept, to be saved */
         m->encoder_bytes = mo_encoder_weight_bytes(e) + mo_encoder_most_bytes(e, &rule, o->threads) + made +
-                           3 * rule.max_pixels; /* and what it reads is kept, to be saved */
+                           3 * rule.max_pixels;
         m->other_bytes = mo_plan_sum(m->other_bytes, m->encoder_bytes);
         if (f->pictures.both_ways && !o->batch) {
             drop_batches(m, rows);
@@ -413,7 +418,7 @@ const char *mo_head_path(const char *path, const mo_model_options *asked, bool b
     return made;
 }
 
-/* What computes guesses is always in RAM, whole. */
+/* The MTP head or draft model is always in RAM as a whole. */
 static mo_status count_head(const char *path, const mo_checkpoint *model, const mo_requirements_options *o,
                             mo_plan_model *m, mo_error *err)
 {
@@ -459,7 +464,7 @@ static mo_status count_head(const char *path, const mo_checkpoint *model, const 
     return status;
 }
 
-/* Products stop at the largest number; a plan's sums need some distance from it. */
+/* Products saturate; the plan's sums need a margin. */
 static mo_status check_sessions(const mo_requirements_options *o, const mo_plan_model *m, mo_error *err)
 {
     const int64_t most = (int64_t)1 << 60;

@@ -1,5 +1,5 @@
-/* Needs: what a model asks of a machine's memory, found from its file's description; nothing is loaded. Engine, sessions and
- * the device's part say how much they take; plans see numbers alone. */
+/* Requirements: the memory a model needs, computed from its file's description; nothing is loaded. Engine,
+ * sessions and the device report their sizes; plans only see numbers. */
 #ifndef MO_OPEN_REQUIREMENTS_H
 #define MO_OPEN_REQUIREMENTS_H
 
@@ -12,45 +12,47 @@
 typedef enum mo_head_lack { MO_HEAD_NO_LACK, MO_HEAD_LACKS_MEMORY, MO_HEAD_UNREADABLE } mo_head_lack;
 
 typedef struct mo_requirements_options {
-    const mo_model_options *asked; /* sessions, caches, adapters; not these, on which plans decide: */
-    int64_t batch, context;        /* 0: the plan's choice, plan/choice.h */
-    int64_t kept_bytes;            /* for snapshots in RAM: this rank's part */
-    int threads;                   /* that compute */
-    int interleave;                /* rows per group in RAM, as the kernels like them; 0: the file's layout */
-    mo_precision_rule precision;   /* of a device's batches */
-    mo_layer_range range;          /* these layers alone */
-    mo_expert_range experts;       /* of their experts these alone */
-    int peers;                     /* ranks that this one talks to */
-    bool head;                     /* with what computes guesses, in the file that mo_head_path() names: */
-    bool whole;                    /* a draft model, not an MTP head */
-    bool beside;                   /* an MTP head in a file of its own, which lies beside the model's */
-    int64_t drafts;                /* most of a session in a step; 0: none */
-    mo_head_lack lack;             /* why there is no head although the file has one or one was given */
+    /* sessions, caches, adapters; but not the following, which plans decide: */
+    const mo_model_options *asked;
+    int64_t batch, context;      /* 0: chosen by the plan, plan/choice.h */
+    int64_t kept_bytes;          /* snapshots in RAM: this rank's part */
+    int threads;                 /* compute threads */
+    int interleave;              /* rows per group in RAM that the kernels want; 0: the file's layout */
+    mo_precision_rule precision; /* of a device's batches */
+    mo_layer_range range;        /* only these layers */
+    mo_expert_range experts;     /* only these experts of them */
+    int peers;                   /* ranks that this one exchanges messages with */
+    /* include the MTP head or draft model in the file that mo_head_path() names */
+    bool head;
+    bool whole;        /* the head is a draft model, not an MTP head */
+    bool beside;       /* the MTP head has its own file next to the model's */
+    int64_t drafts;    /* maximum draft tokens per session and step; 0: none */
+    mo_head_lack lack; /* why there is no head although the file has one or one was given */
 } mo_requirements_options;
 
-/* What is planned for sessions in RAM, or on a device. */
+/* Planned size of the sessions in RAM, or on a device. */
 mo_state_size mo_requirements_states(const mo_requirements_options *options, int64_t batch, int64_t context,
                                      bool device);
 
-/* The most drafts of a session in a step that are asked for; 0: none. */
+/* Maximum requested draft tokens per session and step; 0: none. */
 int64_t mo_requirements_drafts(const mo_model_options *asked);
 
-/* Are texts guessed from? And may a source that computes guesses not be left out? */
+/* True if tokens are drafted from the text; true if the head or draft model must not be left out. */
 bool mo_requirements_guess_text(const mo_model_options *asked);
 bool mo_requirements_need_head(const mo_model_options *asked);
 
-/* The file that has the MTP head of a model that is opened with these options, or its draft model; beside: NAME-mtp.gguf for NAME.gguf, which is
- * put together in `made` of that size. NULL: no file can have that name. */
+/* Path of the file with the MTP head or draft model for these options; beside: NAME-mtp.gguf for NAME.gguf,
+ * which is written to `made`. NULL: the name is too long. */
 const char *mo_head_path(const char *path, const mo_model_options *asked, bool beside, char *made,
                          size_t size);
 
-/* Are the rows that the encoder of this file makes those that the model reads? */
+/* Fails unless the model accepts the rows that this encoder makes. */
 mo_status mo_requirements_fit_encoder(const mo_encoder *e, const char *path, const mo_model_spec *spec,
                                       mo_error *err);
 
-/* For mo_plan_choose(), which decides on a batch that was left open. Any thread. On failure *out is zero. */
+/* Input for mo_plan_choose(), which chooses an open batch. Any thread. On failure *out is zero. */
 mo_status mo_requirements_of(const char *path, const mo_requirements_options *options, mo_plan_model *out,
                              mo_error *err);
-void mo_requirements_drop(mo_plan_model *model); /* frees its layers; a zeroed one is allowed */
+void mo_requirements_drop(mo_plan_model *model); /* frees its layers; accepts a zeroed one */
 
 #endif

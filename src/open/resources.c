@@ -13,7 +13,7 @@
 
 /* ---- Settings ---- */
 
-/* An environment in which nothing is set. */
+/* An empty environment. */
 static const char *nothing(void *user, const char *name)
 {
     (void)user;
@@ -49,7 +49,7 @@ static mo_status read_settings(const mo_resources_ask *ask, mo_resources *m, mo_
 
 /* ---- The device ---- */
 
-/* The ceiling given for device number `card`; 0: none. */
+/* The given ceiling of this device; 0: none. */
 static int64_t ceiling_of(const mo_resources_ask *ask, int number)
 {
     const mo_model_options *o = ask->options;
@@ -57,20 +57,20 @@ static int64_t ceiling_of(const mo_resources_ask *ask, int number)
     return own > 0 ? own : o->vram_bytes;
 }
 
-/* What is free there, or will be. */
+/* Free memory there, including memory about to be freed. */
 static int64_t free_of(const mo_resources_ask *ask, const mo_device_info *info)
 {
     const int64_t more = mo_location_holding_at(&ask->instead, mo_location_here(MO_TIER_VRAM, info->index));
     return info->total_bytes - info->free_bytes < more ? info->total_bytes : info->free_bytes + more;
 }
 
-/* What others hold there. */
+/* Memory held there by other models. */
 static int64_t held_by_others(const mo_resources *m, mo_location_id location)
 {
     return mo_location_held(location) - mo_location_holding_at(&m->instead, location);
 }
 
-/* MiB that a hot cache of automatic size leaves free; -1: there is none. */
+/* MiB that an automatically sized hot cache leaves free; -1: no such cache. */
 static int64_t hot_reserve(const mo_resources *m)
 {
     return m->hot.file && m->hot.max_mib < 0 ? m->hot.reserve_mib : -1;
@@ -83,7 +83,7 @@ static void limit_device(const mo_resources_ask *ask, int number, int device, in
     limits->vram_location = mo_location_here(MO_TIER_VRAM, device);
 }
 
-/* Another machine's device is what its file says. */
+/* The device of another machine, from its file. */
 static mo_status describe_device(const mo_resources_ask *ask, mo_resources *m, mo_error *err)
 {
     const bool none = ask->options->device && strcmp(ask->options->device, "none") == 0;
@@ -114,7 +114,7 @@ static bool same_device(mo_device *a, mo_device *b)
     return strcmp(one.kind, other.kind) == 0 && one.index == other.index;
 }
 
-/* Free memory for device `number` of the list, which may be named several times. */
+/* Free memory for device `number` of the list; a device may be listed several times. */
 static int64_t free_for(const mo_resources_ask *ask, mo_device *const *devices, int count, int number,
                         int64_t free_bytes)
 {
@@ -173,7 +173,7 @@ static mo_status check_ceilings(const mo_resources_ask *ask, int count, mo_error
     return MO_OK;
 }
 
-/* Devices that have failed before. */
+/* Removes devices that failed before. */
 static void leave_out(const mo_resources_ask *ask, mo_resources *m, int *count)
 {
     int left = 0;
@@ -193,7 +193,7 @@ static mo_status find_device(const mo_resources_ask *ask, mo_resources *m, mo_er
 {
     mo_device_info info;
     int count = 0;
-    /* If a ceiling of its memory was requested, the error reports it. */
+    /* If a ceiling for its memory was given, the error reports it. */
     const bool told = ask->to_open && ceiling_of(ask, 0) == 0;
     mo_status status =
         mo_devices_choose(ask->options->device, told, m->devices, &count, m->why, sizeof m->why, err);
@@ -220,7 +220,7 @@ static mo_status find_device(const mo_resources_ask *ask, mo_resources *m, mo_er
     return status;
 }
 
-/* Cards have what all of the process share, and their own ceilings. */
+/* Gives each device the shared limits and its own ceiling. */
 static void share_limits(const mo_resources *m, mo_plan_device_limits *each)
 {
     for (int i = 0; i < m->device_count; i++) {
@@ -298,14 +298,14 @@ static mo_status describe(const mo_resources_ask *ask, const char *gpu, mo_resou
     return mo_described_apply(&parts, &m->rates, m->described, sizeof m->described, err);
 }
 
-/* A GPU that no one has named, of which only the ceiling is known. */
+/* An unnamed GPU of which only the ceiling is known. */
 static mo_status describe_any(const mo_resources_ask *ask, mo_resources *m, mo_error *err)
 {
     const mo_status status = describe(ask, mo_described_gpu_with(ceiling_of(ask, 0))->name, m, err);
     return status == MO_OK ? describe_device(ask, m, err) : status;
 }
 
-/* The rates, and the device: this machine's, that of a file or of parts. */
+/* Finds the rates and the device: this machine's, or those of a file or of described parts. */
 static mo_status find_machine(const mo_resources_ask *ask, mo_resources *m, mo_error *err)
 {
     const mo_described *parts = &ask->parts;
@@ -337,7 +337,7 @@ static mo_status find_machine(const mo_resources_ask *ask, mo_resources *m, mo_e
     return status == MO_OK && !m->device && unnamed && any && one ? describe_any(ask, m, err) : status;
 }
 
-/* ---- Together ---- */
+/* ---- All resources ---- */
 
 void mo_resources_know_disk(mo_resources *m, const char *path)
 {
@@ -367,9 +367,9 @@ void mo_resources_count_held(mo_resources *m)
 static mo_status find_limits(const mo_resources_ask *ask, mo_resources *m, mo_error *err)
 {
     if (hot_reserve(m) >= 0 && m->limits.vram_bytes == 0 && ask->options->ram_bytes == 0) {
-        m->limits.reserve_bytes = hot_reserve(m) << 20; /* its reserve, not the plan's */
+        m->limits.reserve_bytes = hot_reserve(m) << 20; /* the cache's reserve, not the plan's */
     }
-    if (ask->options->map) { /* the system decides what of the file stays */
+    if (ask->options->map) { /* the kernel decides which pages stay */
         m->limits.ram_bytes = INT64_MAX;
     } else {
         const bool elsewhere = ask->machine || ask->parts.ram_bytes || (m->described[0] && m->ram_given);
@@ -398,13 +398,13 @@ mo_status mo_resources_find(const mo_resources_ask *ask, mo_resources *out, mo_e
     if (status != MO_OK) {
         return status;
     }
-    /* RAM keeps what it would hold alone: a device that is lost costs speed, not the session. */
+    /* RAM keeps everything it would need alone: losing the device costs speed, not the session. */
     m.limits = (mo_plan_limits){.ram_keeps = true,
                                 .cpu_layers = true,
                                 .ram_bytes = ask->options->ram_bytes,
                                 .reserve_bytes = -1,
-                                .cpu_moe = ask->options->cpu_moe ||
-                                           m.hot.file, /* the cache has all experts in VRAM */
+                                /* the cache has all experts in VRAM */
+                                .cpu_moe = ask->options->cpu_moe || m.hot.file,
                                 .postfetch = m.postfetch.force_cpu ? MO_POSTFETCH_OFF : m.postfetch.mode};
     if (m.limits.postfetch != MO_POSTFETCH_OFF) {
         m.limits.staging_bytes = m.postfetch.scratch_mb << 20;

@@ -9,7 +9,7 @@
 
 #define KEPT_MOST ((int64_t)1 << 50)
 
-/* Any number may arrive where the caller has an enum. */
+/* Enums may hold any number. */
 static mo_status check_choices(const mo_model_options *o, mo_error *err)
 {
     const struct {

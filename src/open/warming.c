@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "experts/warm.h"
 
-/* ---- What a profile knows ---- */
+/* ---- Profile ---- */
 
 static int hottest_first(const void *left, const void *right)
 {
@@ -44,13 +44,13 @@ mo_status mo_warming_list(const mo_profile *p, mo_store_request **out, int32_t *
     return MO_OK;
 }
 
-/* ---- Into the store ---- */
+/* ---- Store ---- */
 
-/* The store counts experts, the user's bar bytes. */
+/* Converts the store's progress in experts to bytes for the user. */
 typedef struct bar {
     mo_progress_fn progress;
     void *user;
-    int64_t bytes; /* of an expert, about */
+    int64_t bytes; /* approximate size of an expert */
 } bar;
 
 static bool show(void *user, int64_t done, int64_t total)
@@ -66,8 +66,8 @@ static mo_status bring(const mo_warming *w, const mo_store_request *requests, in
     return mo_store_warm(w->store, requests, count, most, show, &b, err);
 }
 
-/* Universal experts are kept, but at most a quarter of the slots: the rest belongs to the policy, and a layer's misses
- * must find slots. */
+/* Keeps universal experts, but in at most a quarter of the slots: the policy needs the rest, and a layer's
+ * misses must find slots. */
 static void limit_keeping(const mo_warming *w)
 {
     const mo_expert_table *b = mo_store_experts(w->store);
@@ -101,7 +101,7 @@ static mo_status from_file(const mo_warming *w, mo_error *err)
     return status == MO_ENOENT ? MO_OK : status;
 }
 
-/* What cannot be brought in now is read when it is needed: only a user who wants to stop is obeyed. */
+/* Experts that cannot be loaded now are read on demand. Only cancellation and lack of memory are errors. */
 static mo_status excuse(mo_status status, const mo_error *fault, mo_error *err)
 {
     if (status == MO_ECANCELLED || status == MO_ENOMEM) {

@@ -4,7 +4,7 @@
 
 /* ---- Slots ---- */
 
-/* The fewest slots a class works with: what a token uses in one layer, and what is on its way. */
+/* Minimum slots of a class: the experts a token uses in one layer, and those in transit. */
 static int64_t fewest(const mo_plan_model *m, const mo_plan_class *c)
 {
     const int64_t in_flight = m->in_flight ? m->in_flight : MO_PLAN_IN_FLIGHT;
@@ -12,7 +12,7 @@ static int64_t fewest(const mo_plan_model *m, const mo_plan_class *c)
     return slots < c->experts ? slots : c->experts;
 }
 
-/* What classes want of RAM. Experts that stay in VRAM need no place here, unless RAM keeps everything. */
+/* The slots that each class wants in RAM. Experts in VRAM need no slot, unless RAM keeps everything. */
 static void want_slots(const mo_plan_model *m, const mo_plan_device *d, mo_plan_share *s)
 {
     for (int i = 0; i < m->class_count; i++) {
@@ -63,7 +63,7 @@ static int64_t total(const mo_run_plan *p)
     return bytes;
 }
 
-/* What is the same in every mode; the core and the slots are still to come. */
+/* The parts that are the same in every mode, without the core and the slots. */
 static void fixed_parts(const mo_plan_model *m, mo_run_plan *p)
 {
     *p = (mo_run_plan){
@@ -78,7 +78,7 @@ static void fixed_parts(const mo_plan_model *m, mo_run_plan *p)
     };
 }
 
-/* Rows of the embedding may still be fetched and staged, nothing else. */
+/* Only embedding rows may still be read and staged. */
 static void resident_parts(const mo_wanted *w, mo_run_plan *p)
 {
     const mo_plan_model *m = &w->model;
@@ -90,7 +90,7 @@ static void resident_parts(const mo_wanted *w, mo_run_plan *p)
     p->expert_resident = p->expert_bytes;
     if (w->beside) {
         p->slots = mo_plan_share_most(w->shares, m->class_count);
-        p->expert_resident = 0; /* counted with the slots */
+        p->expert_resident = 0; /* already counted with the slots */
         p->mode = p->slots > 0 ? MO_PLAN_SLOTS : MO_PLAN_RESIDENT;
         for (int i = 0; i < m->class_count; i++) {
             p->class_slots[i] = (int32_t)w->shares[i].most;
@@ -117,7 +117,7 @@ int64_t mo_plan_pass_bytes(const mo_wanted *w, int64_t layer_buffer_bytes)
     return layer_buffer_bytes < bytes ? layer_buffer_bytes : bytes;
 }
 
-/* No layer stays; there are the fewest buffers. */
+/* No layer stays in RAM; the minimum number of buffers. */
 static void streamed_parts(const mo_wanted *w, mo_run_plan *p)
 {
     const mo_plan_model *m = &w->model;
@@ -142,7 +142,7 @@ static void fill_slots(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
     p->used = total(p);
 }
 
-/* Not all of them: then nothing would be left for the device to have alone. */
+/* Some layers must remain for the device alone. */
 static void fill_unbuffered(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
 {
     const mo_plan_model *m = &w->model;
@@ -158,11 +158,11 @@ static void fill_unbuffered(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
     }
 }
 
-/* A third buffer comes before layers that stay: it is what keeps the disk busy. */
+/* A third buffer takes precedence over permanent layers: it keeps the disk busy. */
 static void fill_layers(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
 {
     const mo_plan_model *m = &w->model;
-    /* The fewest slots: core bytes are read by every token. */
+    /* The minimum slots: every token reads core bytes. */
     mo_plan_share_out(w->shares, m->class_count, p->slots, p->class_slots);
     const int64_t buffers = p->staging - m->staging_bytes;
     const int stay =
@@ -193,7 +193,8 @@ bool mo_plan_arrange_least(const mo_wanted *w, mo_plan_mode mode, mo_run_plan *p
     return true;
 }
 
-/* Places everything; on refusal *p is the smallest arrangement. One candidate at a time: callers may have small stacks. */
+/* Places everything; on failure *p is the smallest arrangement. One candidate at a time, because callers may
+ * have small stacks. */
 static bool place(const mo_wanted *w, int64_t ceiling, mo_run_plan *p)
 {
     mo_plan_mode mode = MO_PLAN_RESIDENT;

@@ -10,10 +10,11 @@
 #include "plan/least.h"
 #include "plan/prompt.h"
 
-/* Shorter sessions are better than no plan, and than a plan without the device; this is the minimum. */
+/* Minimum context. A shorter context is better than no plan, and than a plan without the device. */
 enum { CONTEXT_LEAST = 512, CONTEXT_LEAST_DEVICE = 2048 };
 
-/* Automatically chosen devices share a model if a token is this much faster than with the best of them alone. */
+/* Automatically chosen devices share a model only if tokens are this much faster than on the best one
+ * alone. */
 #define WORTH_SHARING 1.02
 
 /* ---- A context and devices ---- */
@@ -29,7 +30,7 @@ static mo_status prefixed(const mo_choice_ask *ask, mo_status status, mo_error *
     return status == MO_OK ? MO_OK : mo_fail_prefix(err, status, "%s", ask->name);
 }
 
-/* Are there layers that need what another one has chosen? They have to be where that is. */
+/* True if some layers use the router choice of another layer. They must be on the same device. */
 static bool joins(const mo_plan_model *m)
 {
     bool some = false;
@@ -51,7 +52,7 @@ static mo_status plan_alone(const mo_choice_ask *ask, const mo_plan_device_limit
     return prefixed(ask, mo_plan_choose(&out->model, &limits, &with->rates, &out->plan, err), err);
 }
 
-/* As if the devices were one. Each has pinned memory of its own. */
+/* Plans as if the devices were one. Each has its own pinned memory. */
 static mo_status plan_together(const mo_choice_ask *ask, int64_t batch, int64_t context, mo_choice *out,
                                mo_error *err)
 {
@@ -69,7 +70,8 @@ static mo_status plan_together(const mo_choice_ask *ask, int64_t batch, int64_t 
     return prefixed(ask, mo_plan_choose(m, &sum.limits, &sum.rates, &out->plan, err), err);
 }
 
-/* RAM and the batch are decided for all devices together; then, with what layers need for this batch, their layers. */
+/* Plans RAM and the batch for all devices together, then divides the layers with their sizes for this
+ * batch. */
 static mo_status plan_divided(const mo_choice_ask *ask, int64_t context, mo_choice *out, mo_error *err)
 {
     mo_status status = plan_together(ask, ask->batch, context, out, err);
@@ -93,7 +95,7 @@ static mo_status plan_divided(const mo_choice_ask *ask, int64_t context, mo_choi
 
 /* ---- The context ---- */
 
-/* Why a device was too small: the sentence of the context that needs the fewest bytes of it. */
+/* Why a device was too small: the error of the context that needs the least VRAM. */
 typedef struct refusal {
     int64_t vram_bytes; /* 0: none yet */
     mo_error why;
@@ -108,8 +110,9 @@ static void keep_lowest(const mo_plan_device_limits *one, const mo_choice *c, co
     }
 }
 
-/* With one device or none, or all that there are (NULL). A default context is halved until the model fits. If a device is too
- * small for all of them, the longest may need least: a KV cache that is most of the memory can be in RAM. *longest: the first. */
+/* Plans with one device or none, or with all devices (one NULL). A default context is halved until the model
+ * fits. On a device that is too small for every context, the longest may need the least VRAM: a KV cache that
+ * is most of the memory can move to RAM. *longest: the first context tried. */
 static mo_status plan_with(const mo_choice_ask *ask, const mo_plan_device_limits *one, int64_t *longest,
                            mo_choice *out, mo_error *err)
 {
@@ -135,7 +138,7 @@ static mo_status plan_with(const mo_choice_ask *ask, const mo_plan_device_limits
 
 /* ---- The devices ---- */
 
-/* The device with which alone a token is fastest, and how many there are then in a second. *out: to plan in. */
+/* The single device with the fastest tokens; *speed: its tokens per second. *out: scratch space. */
 static int fastest_device(const mo_choice_ask *ask, mo_choice *out, double *speed)
 {
     int best = 0;
@@ -151,8 +154,8 @@ static int fastest_device(const mo_choice_ask *ask, mo_choice *out, double *spee
     return best;
 }
 
-/* Several devices share the layers, unless one of them alone does better: it can stream what does not fit. The log then says
- * why. Returns the one that is used, -1: all. *out: to plan in. */
+/* Several devices share the layers unless one of them alone is faster: it can stream layers that do not fit.
+ * The log then gives the reason. Returns the device to use; -1: all. *out: scratch space. */
 static int choose_device(const mo_choice_ask *ask, mo_choice *out)
 {
     mo_error why = {0};
@@ -187,7 +190,8 @@ static int choose_device(const mo_choice_ask *ask, mo_choice *out)
 
 /* ---- The choice ---- */
 
-/* Who computes missing experts was planned by other rates than those of experts. Said once. */
+/* Warns once if the rates were measured before those of experts by size: missing experts are then divided by
+ * the rates of large copies. */
 static void note_old(const mo_rates *r, const mo_choice *c)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;

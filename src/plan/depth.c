@@ -5,7 +5,7 @@
 #include "plan/kv_in_ram.h"
 #include "plan/prompt_cost.h"
 
-/* Bytes of all layers, and of those whose KV cache is in RAM although a device computes them: the last that can be. */
+/* KV cache bytes of all layers, and of the device layers whose KV cache is in RAM: the last movable ones. */
 static double read_bytes(const mo_plan_model *m, int kv_in_ram_layers, double *kv_in_ram)
 {
     double all = 0;
@@ -21,7 +21,7 @@ static double read_bytes(const mo_plan_model *m, int kv_in_ram_layers, double *k
     return all;
 }
 
-/* Layers that the CPU computes have theirs in RAM. */
+/* Layers computed by the CPU have their KV cache in RAM. */
 static double device_seconds(const mo_plan_model *m, const mo_rates *r, const mo_plan_device *d)
 {
     double kv_in_ram;
@@ -32,8 +32,9 @@ static double device_seconds(const mo_plan_model *m, const mo_rates *r, const mo
            (all - kv_in_ram - by_cpu) / vram;
 }
 
-/* Every tile of queries reads all before it, as fast as products read weights: on an H200, 2048 tokens after 32,768 positions, at 4.5
- * (Qwen3-30B) and 2.8 TB/s (gpt-oss-20b). What is brought from RAM it reads in VRAM too. */
+/* Every tile of queries reads all positions before it, as fast as products read weights. On an H200, 2048
+ * tokens after 32,768 positions: 4.5 TB/s (Qwen3-30B) and 2.8 TB/s (gpt-oss-20b). KV cache staged from RAM is
+ * read in VRAM too. */
 static double prompt_rate(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p)
 {
     const int64_t tokens = m->batch < m->context ? m->batch : m->context;
@@ -62,7 +63,7 @@ mo_plan_depth mo_plan_depth_of(const mo_plan_model *m, const mo_rates *r, const 
     if (p->tokens_per_second <= 0) {
         return (mo_plan_depth){0};
     }
-    /* The plan's own speed counts half of the link traffic for a KV cache in RAM. */
+    /* The plan's own speed already counts half of the link traffic for a KV cache in RAM. */
     const double half =
         device ? mo_plan_kv_in_ram_token(m, d->kv_in_ram_layers, d->kv_in_ram_bytes) / mo_rates_link(r, 0, 0)
                : 0;

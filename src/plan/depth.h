@@ -1,5 +1,6 @@
-/* Depth: what the KV cache costs a token in an empty context and at the end of a full one, and a step of a prompt there. A plan's speed is that of the
- * weights; what attention reads grows with the text. */
+/* Depth: speed as the context fills. A plan's speed counts only the weights; attention reads more as the text
+ * grows. Computes the cost of the KV cache for a token in an empty and in a full context, and for a prompt
+ * step that ends a full context. */
 #ifndef MO_PLAN_DEPTH_H
 #define MO_PLAN_DEPTH_H
 
@@ -7,9 +8,9 @@
 
 typedef struct mo_plan_depth {
     double empty, full;       /* tokens per second; 0: nothing to compute */
-    double attention_seconds; /* of a token at the end: reading the KV cache */
-    double
-        prompt_full; /* tokens per second of a prompt's step that ends a full context; 0: without a device */
+    double attention_seconds; /* reading the KV cache for a token at the end of a full context */
+    /* tokens per second of the prompt step that ends a full context; 0: no device */
+    double prompt_full;
 } mo_plan_depth;
 
 mo_plan_depth mo_plan_depth_of(const mo_plan_model *model, const mo_rates *rates, const mo_run_plan *plan);

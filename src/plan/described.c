@@ -10,21 +10,22 @@
 #include "plan/prompt_cost.h"
 #include "plan/quantity.h"
 
-/* What is left of published figures, on an H200 in a slot of PCIe 5.0 x16: 3,097 of 4,800 GB/s by our products, 55.3 of 63.0 over the
- * link in large copies and 46.8 in copies of 1 MiB; and its matrix units multiply this many bytes for each that its memory reads. */
+/* Shares of the published figures reached on an H200 in a PCIe 5.0 x16 slot: 3,097 of 4,800 GB/s for
+ * products, 55.3 of 63.0 over the link in large copies and 46.8 in copies of 1 MiB. The last is how many
+ * bytes the matrix units multiply for each byte read from memory. */
 #define VRAM_SHARE      0.645
 #define LINK_SHARE      0.878
 #define LINK_COPY_S     3.4e-6
 #define H200_OPS_A_BYTE (1979.0 / 4.8)
-/* Products reached 0.81 of the rate of memory there. What of the published rate of memory its threads get is not known of any machine that
- * was measured; 0.8 is usual. */
+/* Products reached 0.81 of the memory rate there. The share of the published rate that threads reach was not
+ * measured on any machine; 0.8 is usual. */
 #define RAM_SHARE     0.8
 #define PRODUCT_SHARE 0.8
 
-/* For the driver's context and the desktop. */
+/* VRAM of the driver's context and the desktop. */
 #define VRAM_OTHERS ((int64_t)512 << 20)
 
-/* Sorted by memory, then by its rate: of several with enough memory the slowest is meant. */
+/* Sorted by memory, then by rate: with equal memory the slowest is taken. */
 static const mo_gpu_facts gpus[] = {
     {"rtx-3060-laptop", "RTX 3060 Laptop", 6, 336, 4, 16, 102},
     {"rtx-2060", "RTX 2060", 6, 336, 3, 16, 103},
@@ -66,10 +67,10 @@ static const mo_gpu_facts gpus[] = {
 };
 enum { GPUS = sizeof gpus / sizeof *gpus };
 
-/* Memory of a machine with its usual number of cores, and disks. */
+/* Memory of a machine with its usual number of cores, or a disk. */
 typedef struct preset {
     const char *name, *title;
-    double gb_s; /* memory: published; disk: what large reads get */
+    double gb_s; /* memory: published; disk: rate of large reads */
     int threads;
 } preset;
 
@@ -105,7 +106,7 @@ const char *mo_described_disk(int index)
     return index >= 0 && index < DISKS ? disks[index].name : NULL;
 }
 
-/* A desktop's: no laptop, and no card for servers where a desktop's has as much. */
+/* A common GPU is a desktop one: not a laptop's, and not a server's. */
 static bool common(const mo_gpu_facts *g)
 {
     return strncmp(g->name, "rtx-", 4) == 0 && !strstr(g->name, "laptop");
@@ -148,7 +149,7 @@ static mo_status find_gpu(const char *name, const mo_gpu_facts **out, mo_error *
                    names);
 }
 
-/* A preset, or a rate, for which *out gets no name. */
+/* A preset, or a rate; *out then has no name. */
 static mo_status find_preset(const char *what, const char *name, const preset *list, int count, preset *out,
                              mo_error *err)
 {
@@ -189,7 +190,7 @@ static bool is_gpu(const char *word)
     return find_gpu(word, &ignored, NULL) == MO_OK;
 }
 
-/* One word. False: it is unknown, or the second of its kind. */
+/* Parses one word. Returns false if it is unknown, or the second of its kind. */
 static bool read_part(char *word, mo_described *out)
 {
     double bytes;
@@ -259,7 +260,7 @@ static void enter_gpu(const mo_gpu_facts *g, mo_rates *r)
 
 static void enter_cpu(const preset *p, mo_rates *r)
 {
-    /* A rate that was given is what threads read. */
+    /* A given rate is already the rate that threads reach. */
     r->ram_bytes_s = (p->name ? RAM_SHARE : 1) * p->gb_s * 1e9;
     r->compute_share = PRODUCT_SHARE;
     r->expert_count = 0;

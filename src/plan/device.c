@@ -10,16 +10,16 @@
 #include "plan/share.h"
 #include "plan/text.h"
 
-/* A buffer for sending the core that keeps the link busy. */
+/* Upload buffer size that keeps the link busy. */
 #define UPLOAD_BYTES ((int64_t)8 << 20)
-/* Of the missing bytes: if less crosses, the fetch lane counts as off. */
+/* If a smaller share of the missing bytes is fetched, the fetch lane counts as off. */
 #define SELDOM 0.05
-/* Of the ceiling, for experts on their way, before all layers are in VRAM. */
+/* One part in this many of the ceiling may be staging before all layers are in VRAM. */
 enum { AHEAD_PART = 32 };
 
 /* ---- Sizes ---- */
 
-/* All layers together, each with the padding of the largest where they are not listed. */
+/* Bytes of all layers. If they are not listed, each counts as the largest. */
 static int64_t all_layers(const mo_plan_model *m)
 {
     if (m->layer) {
@@ -30,7 +30,7 @@ static int64_t all_layers(const mo_plan_model *m)
     return mo_plan_sum(m->dense_bytes, mo_plan_times(m->dense_layers, padding > 0 ? padding : 0));
 }
 
-/* The core without the layers that can be streamed: output matrix, tied embedding, padding. Vectors are counted apart. */
+/* Bytes of the core without streamable layers and vectors: output matrix, tied embedding, padding. */
 static int64_t fixed_core(const mo_plan_model *m)
 {
     if (m->device_core_bytes) {
@@ -46,14 +46,14 @@ static int64_t class_slot_bytes(const mo_plan_model *m, int i)
     return m->device_slot_bytes[i] ? m->device_slot_bytes[i] : m->classes[i].slot_bytes;
 }
 
-/* Of an expert on its way: twice where RAM has another layout than the file. */
+/* Bytes of an expert in transit: doubled if RAM has another layout than the file. */
 static int64_t stage_bytes(const mo_plan_model *m, const mo_run_plan *ram)
 {
     const bool interleaved = ram && ram->mode == MO_PLAN_RESIDENT;
     return interleaved || !m->device_stage_plain ? m->device_stage_bytes : m->device_stage_plain;
 }
 
-/* For experts on their way, with `spare` bytes left and slots for all of them taking `all`. */
+/* Bytes of staging with `spare` bytes left and slots for all experts taking `all`. */
 static int64_t staging(const mo_plan_model *m, int64_t stage, int64_t ceiling, int64_t spare, int64_t all)
 {
     int64_t largest = 0;
@@ -72,7 +72,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The same under a limit that was given: it holds for the fewest stages too, as long as one is left. */
+/* The same with a given limit, which may go below the minimum number of stages but leaves at least one. */
 static int64_t limited_staging(const mo_plan_limits *l, int64_t stage, int64_t bytes)
 {
     if (!l->staging_bytes || !stage) {
@@ -105,7 +105,7 @@ static void want_slots(const mo_plan_model *m, mo_plan_share *s)
     }
 }
 
-/* All of the core, no experts, the fewest stages. */
+/* All of the core, no experts, minimum staging. */
 static mo_plan_device core_parts(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram)
 {
     const int64_t stage = stage_bytes(m, ram);
@@ -122,8 +122,9 @@ static mo_plan_device core_parts(const mo_plan_model *m, const mo_plan_limits *l
     return d;
 }
 
-/* The same with as many stages as keep the link busy in prompts, worth some layers that are streamed, but no more than a part of the
- * ceiling, and the same in whatever layout RAM has them: through two stages experts of Qwen3-30B crossed to an H200 at 21 GB/s, not at 47. */
+/* The same with enough stages to keep the link busy in prompts, even at the cost of some streamed layers.
+ * Staging is limited to a part of the ceiling and does not depend on RAM's layout. With two stages, experts
+ * of Qwen3-30B crossed to an H200 at 21 GB/s instead of 47. */
 static mo_plan_device stages_ahead(const mo_plan_model *m, const mo_plan_limits *l,
                                    const mo_plan_device *core, int64_t ceiling)
 {
@@ -138,7 +139,8 @@ static mo_plan_device stages_ahead(const mo_plan_model *m, const mo_plan_limits 
     return d;
 }
 
-/* Everything. Nothing is on its way after the start; a device that says how it is filled needs stages for that. */
+/* Everything in VRAM. Nothing is in transit after the start; a device that reports how it is filled needs
+ * stages for that. */
 static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram,
                                   const mo_plan_share *s)
 {
@@ -152,7 +154,7 @@ static mo_plan_device whole_parts(const mo_plan_model *m, const mo_plan_limits *
     return d;
 }
 
-/* Memory for sending the core, before sessions, stages and slots are there. */
+/* Peak memory while the core is uploaded, before sessions, stages and slots are allocated. */
 static int64_t upload_peak(const mo_plan_device *d, int64_t group_bytes)
 {
     return mo_plan_sum(mo_plan_sum(d->core, d->vectors),
@@ -165,8 +167,8 @@ static int64_t needed(const mo_plan_device *d, int64_t group_bytes)
     return d->used > peak ? d->used : peak;
 }
 
-/* The fewest layers that have to be streamed. No expert stays before every layer does: a token needs all of a layer, and
- * of its experts a few. *least: the lowest ceiling for that. */
+/* Streams the minimum number of layers. Layers come before experts: a token needs all of a layer but only a
+ * few of its experts. *least: the lowest ceiling for this. */
 static bool stream_layers(const mo_plan_model *m, int64_t ceiling, mo_placement_counts counts,
                           int64_t group_bytes, mo_plan_device *d, int64_t *least)
 {
@@ -180,7 +182,7 @@ static bool stream_layers(const mo_plan_model *m, int64_t ceiling, mo_placement_
     const bool fits =
         mo_placement_fill_device(m, counts, d->interleaved, ceiling - others, &streamed, &buffers, &bytes);
     *least = mo_plan_sum(others, bytes);
-    if (!fits) { /* the smallest arrangement */
+    if (!fits) { /* use the smallest arrangement */
         mo_placement_fill_device(m, counts, d->interleaved, bytes, &streamed, &buffers, &bytes);
     }
     counts.streamed = streamed;
@@ -194,8 +196,8 @@ static bool stream_layers(const mo_plan_model *m, int64_t ceiling, mo_placement_
     return fits;
 }
 
-/* What is left makes place for more experts on their way, before any of them stays: as much as was asked for, as far as there
- * is that much and stages can be made of it. */
+/* Remaining memory becomes staging before any expert stays: up to the given size, as far as stages can use
+ * it. */
 static void grow_staging(const mo_plan_model *m, const mo_plan_limits *l, int64_t ceiling, int64_t all,
                          mo_plan_device *d)
 {
@@ -228,7 +230,7 @@ static void count_experts(const mo_plan_model *m, mo_plan_device *d)
     }
 }
 
-/* How large a buffer the core is sent through: half of the free memory is always enough. */
+/* Size of the upload buffer: half of the free memory is always enough. */
 static int64_t choose_upload(const mo_plan_device *d, int64_t ceiling, int64_t group_bytes)
 {
     const int64_t half = (ceiling - upload_peak(d, 0)) / 2,
@@ -241,14 +243,14 @@ int64_t mo_plan_vram_held(const mo_plan_limits *l)
     return l->vram_held > l->vram_lacking ? l->vram_held - l->vram_lacking : 0;
 }
 
-/* The smaller of the ceiling less other models and the free memory, which already lacks what these hold. */
+/* The smaller of the ceiling minus other models, and the free memory, which already excludes them. */
 static int64_t ceiling_of(const mo_plan_limits *l)
 {
     const int64_t held = mo_plan_vram_held(l);
     return l->vram_bytes > held ? l->vram_bytes - held : 1;
 }
 
-/* What a device sees of a model: of one whose layers the CPU computes the experts, and what belongs to them. */
+/* The model as the device sees it: if the CPU computes the layers, only the experts and their tables. */
 static mo_plan_model seen_by_device(const mo_plan_model *m)
 {
     mo_plan_model seen = *m;
@@ -270,7 +272,7 @@ static bool place(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_
     want_slots(m, shares);
     const int64_t ceiling = ceiling_of(l);
     mo_placement_counts counts = ram ? mo_placement_counts_of(m, ram) : (mo_placement_counts){.alone = true};
-    /* RAM lays out the core before anything is streamed, so what it interleaves is what it holds. */
+    /* RAM places the core before anything is streamed, so it interleaves exactly what it holds. */
     const mo_placement_sums in_ram = mo_placement_sum(
         m, (mo_placement_counts){.on_disk = counts.on_disk, .streamed = m->dense_layers, .alone = !ram});
     const int64_t group =
@@ -363,16 +365,17 @@ mo_plan_model mo_plan_device_rest(const mo_plan_model *m, const mo_plan_device *
 
 /* ---- Speed ---- */
 
-/* Bytes per second. */
+/* Rates in bytes per second. */
 typedef struct wires {
     double cpu, link, vram, disk;
-    double core; /* of the core, by whoever computes it */
-    double host; /* memory, for any reader */
+    double core; /* of the core, on the processor that computes it */
+    double host; /* memory, all readers together */
     double both; /* the CPU computes some of the missing experts while others cross the link: */
     double both_cpu, both_link;
 } wires;
 
-/* Copies read the same memory as the CPU: by what both can do alone, where it was not measured together. */
+/* Copies and the CPU read the same memory: estimates both rates from the single ones if they were not
+ * measured together. */
 static void divide_memory(wires *w)
 {
     w->both = fmax(w->cpu, fmin(w->cpu + w->link, w->host));
@@ -384,7 +387,7 @@ static void divide_memory(wires *w)
 static wires wires_of(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p)
 {
     wires w = {.cpu = p->mode == MO_PLAN_RESIDENT ? mo_rates_products(r) : mo_rates_slots(r),
-               .link = mo_rates_link(r, 0, 0), /* of what is large */
+               .link = mo_rates_link(r, 0, 0), /* for large transfers */
                .vram = r->vram_bytes_s > 0 ? r->vram_bytes_s : MO_RATES_VRAM_GUESS,
                .disk = r->disk_bytes_s,
                .host = r->host_bytes_s > 0 ? r->host_bytes_s : r->ram_bytes_s};
@@ -393,7 +396,7 @@ static wires wires_of(const mo_plan_model *m, const mo_rates *r, const mo_run_pl
     return w;
 }
 
-/* For experts of a class: of small ones both do less. */
+/* The rates for experts of a class; small experts get lower ones. */
 static wires wires_for(const wires *all, const mo_rates *r, const mo_plan_class *c)
 {
     wires w = *all;
@@ -401,7 +404,8 @@ static wires wires_for(const wires *all, const mo_rates *r, const mo_plan_class 
     w.link = mo_rates_link(r, (double)c->bytes, MO_RATES_EXPERT_COPIES);
     divide_memory(&w);
     if (mo_rates_expert_of(r, (double)c->bytes, &e)) {
-        const double layout = all->cpu / mo_rates_products(r); /* slots have another than what was measured */
+        /* slots have another layout than was measured */
+        const double layout = all->cpu / mo_rates_products(r);
         w.cpu = layout * e.cpu_bytes_s;
         w.both_cpu = layout * e.both_cpu_bytes_s;
         w.both_link = e.both_link_bytes_s;
@@ -428,17 +432,19 @@ void mo_plan_device_lanes(const mo_plan_model *m, const mo_rates *r, const mo_ru
     *link = bytes > 0 ? bytes / seconds[2] : all.both_link;
 }
 
-/* The experts of one class, for a token. */
+/* Experts of one class for a token. */
 typedef struct lane {
-    double asked, missing, absent, fetched; /* bytes: of a token; not in VRAM; nor in RAM; over the link */
+    /* bytes: of a token; not in VRAM; not in RAM either; over the link */
+    double asked, missing, absent, fetched;
     double hit_s, miss_s, trip_s, disk_s;
-    double layer_bytes, layer_alone_s, layer_fetch_s; /* missing, of one layer; by the CPU, with fetches */
+    /* missing bytes of one layer; seconds on the CPU alone; seconds with fetches */
+    double layer_bytes, layer_alone_s, layer_fetch_s;
     double expert_bytes;
     wires wires;
 } lane;
 
-/* What a layer's missing bytes take by Post-Fetch's mode for down matrices, a third of the bytes: they travel while the CPU computes gate
- * and up, and are computed by the device then. */
+/* Seconds of a layer's missing bytes in Post-Fetch's down mode. Down matrices, a third of the bytes, are
+ * copied while the CPU computes gate and up; the device computes them. */
 static double down_seconds(double bytes, const wires *w)
 {
     const double third = bytes / 3;
@@ -446,8 +452,9 @@ static double down_seconds(double bytes, const wires *w)
            third / w->vram + MO_PLAN_FETCH_SECONDS;
 }
 
-/* A layer of which each of `used` experts is missing with this probability: whole experts are divided, as a run divides them; forced: some
- * cross in any case. The mean of all cases; *share of the missing ones crosses. */
+/* Seconds of a layer where each of `used` experts is missing with probability `missing`. Whole experts are
+ * divided, as in a run; forced: at least some cross. The mean of all cases; *share of the missing ones
+ * crosses. */
 static double divided_seconds(double expert_bytes, const wires *w, int used, double missing, bool forced,
                               double *share)
 {
@@ -467,8 +474,7 @@ static double divided_seconds(double expert_bytes, const wires *w, int used, dou
     return seconds;
 }
 
-/* Routing is taken as evenly spread, so a class hits as often as it has slots for its experts, unless `hits` knows
- * better. */
+/* Assumes evenly spread routing, so a class hits in proportion to its slots, unless `hits` is given. */
 static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *p, int i,
                            const double *hits, const wires *w, double trip)
 {
@@ -480,8 +486,9 @@ static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, cons
     const bool resident = p->mode == MO_PLAN_RESIDENT && l->ram_keeps;
     const double experts = (double)c->experts, here = (double)p->device.class_slots[i];
     const double in_ram = resident ? experts : (double)p->class_slots[i];
-    const double hot = hits ? hits[i] * experts : here; /* as many, used evenly, would serve as well */
-    const double there = fmin(experts, hot + in_ram);   /* what lies in VRAM leaves its place in RAM */
+    /* the number of evenly used experts with the same hit rate */
+    const double hot = hits ? hits[i] * experts : here;
+    const double there = fmin(experts, hot + in_ram); /* experts in VRAM free their place in RAM */
     const int used = c->used ? c->used : m->used;
     const double layers = used > 0 ? c->used_per_token / used : m->routed_layers;
     double share = 0;
@@ -508,7 +515,7 @@ static lane estimate_class(const mo_plan_model *m, const mo_plan_limits *l, cons
     return n;
 }
 
-/* What the layers' work takes on the device beyond their bytes. */
+/* Fixed cost of the layers on the device, beyond their bytes. */
 static double layers_seconds(const mo_plan_model *m, double hit_rate)
 {
     if (m->core_on_cpu) {
@@ -519,7 +526,7 @@ static double layers_seconds(const mo_plan_model *m, double hit_rate)
            attention * hit_rate * (MO_PLAN_LAYER_SECONDS - MO_PLAN_JOINED_SECONDS);
 }
 
-/* One sentence about the class that misses most. */
+/* Describes the class that misses most in one sentence. */
 static void explain_lane(const mo_plan_model *m, const mo_plan_limits *l, const lane *most, char *text,
                          size_t size)
 {
@@ -573,8 +580,8 @@ int mo_plan_split_layers(int count, int candidates, double cpu_s, double link_s,
     return share;
 }
 
-/* What streamed layers cost beyond their products, and where they come from. They are not counted as hidden behind
- * experts: the link may carry those meanwhile. */
+/* Cost of streamed layers beyond their products, and where they are read from. It is not hidden behind
+ * experts, because the link may carry those meanwhile. */
 static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l, const wires *w,
                                 mo_run_plan *p, double *disk_bytes)
 {
@@ -597,8 +604,8 @@ static double estimate_streamed(const mo_plan_model *m, const mo_plan_limits *l,
     return seconds + from_disk * fmax(0, layer / fmin(w->link, w->disk) - hidden);
 }
 
-/* The serial bound: a layer's core, then its experts on the device, then those that are missing; reads from disk run
- * beside them. Every sum is made so that it falls when more is in RAM or in VRAM. */
+/* The serial bound: a layer's core, then its experts on the device, then missing ones; disk reads run in
+ * parallel. Every sum is arranged to decrease when more is in RAM or VRAM. */
 void mo_plan_device_estimate(const mo_plan_model *m, const mo_plan_limits *l, const mo_rates *r,
                              const double *hits, mo_run_plan *p)
 {

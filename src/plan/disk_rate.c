@@ -1,4 +1,4 @@
-/* One JSON object in the cache directory: a name for each file system, and its rate. */
+/* One JSON object in the cache directory maps file systems to rates. */
 #include "plan/disk_rate.h"
 
 #include <limits.h>
@@ -15,17 +15,17 @@
 #include "base/output.h"
 #include "base/status.h"
 
-#define SLOWEST 1e6   /* bytes a second */
-#define FASTEST 100e9 /* that is memory */
+#define SLOWEST 1e6   /* bytes per second */
+#define FASTEST 100e9 /* faster is memory */
 #define WEIGHT  ((double)((int64_t)4 << 30))
 
 enum {
-    DISKS_MOST = 64,      /* file systems that are remembered */
-    BYTES_MOST = 1 << 14, /* of the file: three times the bytes of this many */
+    DISKS_MOST = 64,      /* maximum file systems stored */
+    BYTES_MOST = 1 << 14, /* maximum file size: three times what these need */
     LEVELS_MOST = 4,
 };
 
-/* A name that stays the same when the machine starts again: most file systems make their id of their UUID. */
+/* A name that survives reboots: most file systems derive their id from their UUID. */
 static bool name_of(const char *path, char *name, size_t size)
 {
     struct statvfs at;
@@ -49,7 +49,7 @@ static json_t *parse(const char *text, size_t length)
     return NULL;
 }
 
-/* What is kept; NULL: nothing that can be read. */
+/* The stored rates; NULL: nothing readable. */
 static json_t *read_all(void)
 {
     char path[PATH_MAX], *text = malloc(BYTES_MOST + 1);
@@ -121,7 +121,7 @@ mo_status mo_disk_rate_note(const char *path, uint64_t bytes, uint64_t busy_ns, 
     json_t *all = read_all();
     if (!all || (json_object_size(all) >= DISKS_MOST && !json_object_get(all, name))) {
         json_decref(all);
-        all = json_object(); /* file systems that come and go: what matters is soon there again */
+        all = json_object(); /* full: start over; relevant rates soon return */
     }
     const bool set = all && json_object_set_new(all, name, json_real(rate)) == 0;
     const mo_status status =

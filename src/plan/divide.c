@@ -10,11 +10,11 @@
 #include "plan/prompt.h"
 #include "plan/share.h"
 
-#define LACKING 1e6 /* seconds of a token where something does not fit, at least */
+#define LACKING 1e6 /* minimum seconds of a token if something does not fit */
 
-/* ---- A run as a model of its own ---- */
+/* ---- A range of layers as a model ---- */
 
-/* What layers [first, end) ask for. */
+/* Requirements of layers [first, end). */
 typedef struct layer_sums {
     int dense, routed, of_class[MO_PLAN_CLASSES];
     int64_t resident, largest, buffer, core, state;
@@ -39,7 +39,7 @@ static layer_sums sum_layers(const mo_plan_model *m, int first, int end)
     return s;
 }
 
-/* A class has as many experts in each of its layers. */
+/* Every layer of a class has the same number of experts. */
 static void scale_classes(const mo_plan_model *m, const layer_sums *all, const layer_sums *s,
                           mo_plan_model *out)
 {
@@ -51,7 +51,7 @@ static void scale_classes(const mo_plan_model *m, const layer_sums *all, const l
     }
 }
 
-/* KV cache memory apart from that of layers: tables on every device, and each layer's share for snapshots. */
+/* KV memory that belongs to no layer: tables on every device, and each layer's share for snapshots. */
 static int64_t state_bytes(const mo_plan_model *m, const layer_sums *all, const layer_sums *s)
 {
     const int64_t rest = m->device_kv_bytes > all->state ? m->device_kv_bytes - all->state : 0;
@@ -90,14 +90,14 @@ typedef struct dividing {
     const mo_plan_device_limits *devices;
     const mo_run_plan *ram;
     layer_sums all;
-    int device[MO_PLAN_DEVICES]; /* those that are used */
+    int device[MO_PLAN_DEVICES]; /* devices in use */
     int count;
-    int end[MO_PLAN_DEVICES]; /* of their runs */
-    mo_plan_model part;       /* large: not on the stack */
+    int end[MO_PLAN_DEVICES]; /* of their ranges */
+    mo_plan_model part;       /* too large for the stack */
     mo_run_plan plan;
 } dividing;
 
-/* RAM for the run alone: experts on disk are spread evenly over layers. */
+/* RAM for this range alone: experts on disk are spread evenly over layers. */
 static void take_ram(dividing *d)
 {
     d->plan = *d->ram;
@@ -110,13 +110,14 @@ static void take_ram(dividing *d)
     }
 }
 
-/* A run that does not fit costs more than any that does, the more the more it lacks: so a search finds the way. */
+/* A range that does not fit costs more than any that fits, growing with the missing bytes, so that the search
+ * converges. */
 static double cost_of_lack(int64_t bytes)
 {
     return LACKING + (double)bytes * 1e-3;
 }
 
-/* Seconds of a token in the run; *out: the device, where it fits. */
+/* Seconds of a token in the range; *out: the device's plan if it fits. */
 static double try_run(dividing *d, int device, int first, int end, mo_plan_device *out)
 {
     const mo_plan_device_limits *c = &d->devices[device];
@@ -166,7 +167,7 @@ static double capacity_of(const dividing *d, int device)
     return l->vram_bytes > fixed ? (double)(l->vram_bytes - fixed) : 1.0;
 }
 
-/* Every device gets layers by what it can hold, and at least one. */
+/* Starting point: layers by device capacity, at least one each. */
 static void begin_by_size(dividing *d)
 {
     const int layers = d->model->layers;
@@ -189,7 +190,7 @@ static void begin_by_size(dividing *d)
     d->end[d->count - 1] = layers;
 }
 
-/* Moves borders as long as that helps, by large steps first. */
+/* Moves range borders while that helps, large steps first. */
 static double improve(dividing *d)
 {
     double best = try_division(d);
@@ -230,7 +231,7 @@ static void leave_out(const dividing *d, int which, dividing *out)
     memmove(out->device + which, out->device + which + 1, sizeof *out->device * (size_t)(out->count - which));
 }
 
-/* Leaves out one device after the other as long as that is faster, or until it fits. */
+/* Removes one device at a time while that is faster, or until the model fits. */
 static double choose_devices(dividing *d, dividing *other, dividing *best_other, bool named)
 {
     double best = divide_among(d);
@@ -307,7 +308,7 @@ static void add_device(const mo_plan_device *d, int classes, mo_plan_device *sum
 
 /* ---- Prompts ---- */
 
-/* Time of a batch of this many tokens on all devices, and on the slowest one. */
+/* Seconds of a batch of this many tokens: all devices, and the slowest. */
 static void time_batch(dividing *d, double tokens, double *all, double *longest)
 {
     *all = *longest = 0;
@@ -321,7 +322,7 @@ static void time_batch(dividing *d, double tokens, double *all, double *longest)
     }
 }
 
-/* A device may be in the list twice: pieces do not run in parallel there. */
+/* If a device is listed twice, pieces cannot run in parallel on it. */
 static bool are_apart(const dividing *d)
 {
     for (int i = 0; i < d->count; i++) {
@@ -336,8 +337,8 @@ static bool are_apart(const dividing *d)
     return true;
 }
 
-/* In how many pieces a batch goes: small ones fill the devices sooner, but read all weights again, and let experts that are not
- * there cross again. Fewer are taken where more save less than 2 %. *seconds: of a batch so divided. */
+/* Number of pieces per batch. Small pieces fill the pipeline sooner, but read all weights again and copy
+ * missing experts again. More pieces must save at least 2 %. *seconds: of a batch in these pieces. */
 static int64_t choose_piece(dividing *d, int64_t batch, double *seconds)
 {
     double of[MO_PLAN_PIECES + 1], best = INFINITY;
@@ -357,7 +358,7 @@ static int64_t choose_piece(dividing *d, int64_t batch, double *seconds)
     return count > 1 ? (batch + count - 1) / count : 0;
 }
 
-/* Experts on disk are read one after the other for all devices, so batches of such a model are not split. */
+/* All devices share the disk for experts, so batches of models with experts on disk are not split. */
 static void plan_prompts(dividing *d, mo_run_plan *plan, mo_plan_division *out)
 {
     const int64_t batch = d->model->batch;
@@ -376,7 +377,7 @@ static void plan_prompts(dividing *d, mo_run_plan *plan, mo_plan_division *out)
 
 /* ---- All of it ---- */
 
-/* Fills the runs, and what they are together. */
+/* Fills the ranges and their sums. */
 static void take_division(dividing *d, mo_run_plan *plan, mo_plan_division *out)
 {
     const mo_plan_device was = plan->device;

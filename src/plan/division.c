@@ -20,14 +20,14 @@ void mo_division_hold_experts(const mo_division_layer *l, int experts, mo_divisi
     held->slots += share * (double)(l->slot_bytes > l->expert_bytes ? l->slot_bytes : l->expert_bytes);
 }
 
-/* Of cores, in RAM. */
+/* Bytes of cores in RAM. */
 static double cores_in_ram(const mo_division_rank *r, const mo_division_held *h)
 {
     const bool all_there = r->vram_bytes > 0 && (double)r->vram_bytes >= h->core;
     return all_there ? fmin(h->core, h->stay + (double)r->buffer_bytes) : h->core;
 }
 
-/* How much larger experts are in slots. */
+/* Factor by which experts grow in slots. */
 static double slotted(const mo_division_held *h)
 {
     const double experts = h->bytes - h->core;
@@ -56,7 +56,7 @@ void mo_division_seconds(const mo_division_rank *r, const mo_division_held *h, d
     *disk = read * on_disk / r->disk_bytes_s;
 }
 
-/* Seconds of a token in a rank with this share of the model. */
+/* Seconds of a token on a rank with this part of the model. */
 static double time_of(const mo_division_rank *r, const mo_division_held *held, double token_bytes)
 {
     double products, disk;
@@ -64,8 +64,8 @@ static double time_of(const mo_division_rank *r, const mo_division_held *held, d
     return products + disk;
 }
 
-/* The same, and for what can only be in RAM and has no place there more than anything else costs, by how much it is: such a rank would refuse its
- * part. */
+/* The same plus a penalty for bytes that must be in RAM but do not fit: such a rank would refuse its part.
+ * The penalty exceeds all other costs and grows with the missing bytes. */
 static double time_of_run(const mo_division_rank *r, const mo_division_held *held, double token_bytes)
 {
     const double lacking_bytes_s = 1e3;
@@ -82,7 +82,7 @@ static bool has_experts(const mo_division_layer *layers, int count)
     return some;
 }
 
-/* Layers that may be in different ranks, as how many there are of them. */
+/* Number of groups of layers that can be on different ranks. */
 static int runs_of(const mo_division_layer *layers, int count)
 {
     int runs = 0;
@@ -104,7 +104,7 @@ mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_
             runs < count ? ", of which some must be in one rank" : "", rank_count,
             has_experts(layers, count) ? ", or set `divide` to experts" : "");
     }
-    /* Of the first `end` layers in ranks 0 .. r: the smallest sum, and where rank r begins. */
+    /* For the first `end` layers on ranks 0 .. r: the smallest sum, and the first layer of rank r. */
     double *best = calloc(row * (size_t)rank_count, sizeof *best);
     int *begin = calloc(row * (size_t)rank_count, sizeof *begin);
     if (!best || !begin) {
@@ -144,12 +144,12 @@ mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_
 
 /* ---- By experts ---- */
 
-/* All layers' experts together. */
+/* Sums over the experts of all layers. */
 typedef struct expert_sums {
-    mo_division_held cores, all; /* in rank 0; experts */
-    double token_bytes;          /* that a token reads of these */
-    double picks, layers;        /* of a token; layers with experts */
-    int experts;                 /* the fewest of a layer */
+    mo_division_held cores, all; /* on rank 0; experts */
+    double token_bytes;          /* expert bytes that a token reads */
+    double picks, layers;        /* per token; layers with experts */
+    int experts;                 /* fewest in a layer */
 } expert_sums;
 
 static expert_sums sum_experts(const mo_division_model *m)
@@ -182,7 +182,7 @@ mo_division_rank mo_division_rest(const mo_division_rank *rank, int r, const mo_
     return rest;
 }
 
-/* Seconds of a token's experts in a rank with such a share of them, messages included. It grows with the share. */
+/* Seconds of a token's experts on a rank with this share, including messages. Increases with the share. */
 static double share_seconds(const mo_division_model *m, const expert_sums *s, const mo_division_rank *rest,
                             int r, double share)
 {
@@ -197,13 +197,13 @@ static double share_seconds(const mo_division_model *m, const expert_sums *s, co
            s->picks * share * (double)m->output_bytes / wire.bytes_s;
 }
 
-/* What ranks can take: what is left of them, and the largest share that each may have. */
+/* The free memory of a rank and its largest share. */
 typedef struct taker {
     mo_division_rank rest;
     double most;
 } taker;
 
-/* The largest share that takes at most so long. */
+/* The largest share that takes at most `seconds`. */
 static double share_within(const mo_division_model *m, const expert_sums *s, const taker *t, int r,
                            double seconds)
 {
@@ -232,12 +232,12 @@ static double shares_within(const mo_division_model *m, const expert_sums *s, co
     return sum;
 }
 
-/* As long as memory holds all experts nothing is read from disk, even where that would end together with the others: the share of a rank is
- * what fits, less an expert of every layer, by which shares are rounded, if that is enough too. */
+/* If memory can hold all experts, no rank reads from disk, even if that would balance the times. A rank's
+ * share is then what fits, less one expert per layer for rounding if the shares still suffice. */
 static void limit_shares(const expert_sums *s, taker *takers, int rank_count)
 {
     const double larger = slotted(&s->all);
-    for (int spare = 1; spare >= -1; spare--) { /* -1: no limit is enough */
+    for (int spare = 1; spare >= -1; spare--) { /* -1: even together they do not fit */
         double sum = 0;
         for (int r = 0; r < rank_count; r++) {
             const mo_division_rank *rest = &takers[r].rest;
@@ -254,7 +254,7 @@ static void limit_shares(const expert_sums *s, taker *takers, int rank_count)
     }
 }
 
-/* Decided here and not by who rounds shares to experts, so that plans count what runs do. */
+/* Done here rather than where shares are rounded to experts, so that plans match runs. */
 static void leave_one_each(double *upto, int rank_count, int experts)
 {
     for (int r = rank_count - 1; r > 0; r--) {
@@ -290,7 +290,7 @@ mo_status mo_division_make_experts(const mo_division_model *m, const mo_division
     for (int r = 0; r < rank_count; r++) {
         most = fmax(most, share_seconds(m, &s, &takers[r].rest, r, takers[r].most));
     }
-    for (int i = 0; i < 60; i++) { /* the time in which all ranks together can do all of it */
+    for (int i = 0; i < 60; i++) { /* finds the time in which all ranks together can compute all experts */
         const double middle = (least + most) / 2;
         if (shares_within(m, &s, takers, rank_count, middle) >= 1) {
             most = middle;

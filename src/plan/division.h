@@ -1,77 +1,82 @@
-/* Division: what of a model every rank has, and what tokens and prompts cost then.
+/* Division: divides a model among ranks and computes the cost of tokens and prompts.
  *
- * By layers: every rank has a run of layers with its part of the sessions. A token goes through the ranks one after the other, so
- * what counts for it is the sum of their times; prompts pass them like a pipeline, where the slowest counts. Both are served by the
- * smallest sum of squares: equal ranks get equal parts, a rank that reads memory faster gets more, and one whose memory is full gets
- * no more as long as another has some, since what is beyond comes from disk.
+ * By layers: every rank has a range of layers with their part of the sessions. A token goes through the ranks
+ * one after the other, so it takes the sum of their times. Prompts are pipelined, so the slowest rank limits
+ * them. Minimizing the sum of squares serves both: equal ranks get equal parts, a rank that reads memory
+ * faster gets more, and a full rank gets no more while another has memory left, since the excess would come
+ * from disk.
  *
- * By experts: rank 0 has all cores and the sessions; every rank has the same share of each layer's experts. In a layer a token's input
- * goes from rank 0 to the ranks that have experts it picked, and their outputs come back. */
+ * By experts: rank 0 has all cores and the sessions; every rank has the same share of the experts in each
+ * layer. In each layer, rank 0 sends a token's input to the ranks with the chosen experts and receives their
+ * outputs. */
 #ifndef MO_PLAN_DIVISION_H
 #define MO_PLAN_DIVISION_H
 
 #include "moraine.h"
 #include "plan/network.h"
 
-enum { MO_DIVISION_RANKS = 256 }; /* most of them */
+enum { MO_DIVISION_RANKS = 256 }; /* maximum ranks */
 
 typedef struct mo_division_layer {
-    int64_t bytes;       /* in memory, with its KV cache */
-    int64_t stay_bytes;  /* of those: in RAM even if a device has the layer, like its KV cache */
-    int64_t token_bytes; /* that a token reads of them */
-    /* Of both the experts' part; 0: the layer has none. */
+    int64_t bytes; /* in memory, including its KV cache */
+    /* part of bytes that stays in RAM even if a device has the layer, such as its KV cache */
+    int64_t stay_bytes;
+    int64_t token_bytes; /* part of bytes that a token reads */
+    /* The experts' part of bytes and token_bytes; 0: no experts. */
     int64_t expert_bytes, expert_token_bytes;
-    int64_t slot_bytes; /* that the experts take in RAM where not all of a rank's are there; 0: no more */
-    int experts, used;  /* how many there are; that a token picks */
-    bool joined;        /* it is in the same rank as the layer before it */
+    /* expert bytes in RAM slots, for a rank that does not hold all of its experts there; 0: as
+     * expert_bytes */
+    int64_t slot_bytes;
+    int experts, used; /* total; chosen per token */
+    bool joined;       /* must be on the same rank as the layer before it */
 } mo_division_layer;
 
 typedef struct mo_division_rank {
-    int64_t ram_bytes;                /* its ceiling, */
-    int64_t other_bytes;              /* and its memory apart from layers */
-    double ram_bytes_s, disk_bytes_s; /* as products read; as it reads files */
-    int64_t vram_bytes;               /* for layers, which it uses before RAM; 0: none */
+    int64_t ram_bytes;                /* ceiling */
+    int64_t other_bytes;              /* memory other than layers */
+    double ram_bytes_s, disk_bytes_s; /* RAM rate of products; rate of file reads */
+    int64_t vram_bytes;               /* for layers, used before RAM; 0: no device */
     double vram_bytes_s;
-    int64_t
-        vram_end_bytes; /* of them: for the output matrix, where experts are divided; by layers RAM alone has it */
-    int64_t buffer_bytes; /* of RAM, that it can hold in place of cores which are all in VRAM */
-    int64_t
-        spared_bytes; /* of what other_bytes leaves of RAM: free because of that; set by mo_division_rest() */
-    mo_network_wire lead; /* between it and rank 0; of rank 0 without meaning */
-    mo_network_wire next; /* from it to the rank after it, from the last to rank 0 */
+    /* part of vram_bytes for the output matrix if experts are divided; by layers it is only in RAM */
+    int64_t vram_end_bytes;
+    int64_t buffer_bytes; /* RAM for layer buffers instead of cores that are all in VRAM */
+    /* RAM that other_bytes leaves free because of buffer_bytes; set by mo_division_rest() */
+    int64_t spared_bytes;
+    mo_network_wire lead; /* link to rank 0; unused for rank 0 */
+    mo_network_wire next; /* link to the next rank; the last rank's leads to rank 0 */
 } mo_division_rank;
 
-/* What a rank holds of a model. */
+/* The part of a model that a rank holds. */
 typedef struct mo_division_held {
-    double bytes, core, stay; /* all of it; of that, what is not experts; of that, what stays in RAM */
-    double slots;             /* of experts, as slot_bytes */
+    double bytes, core, stay; /* all bytes; without experts; part of core that stays in RAM */
+    double slots;             /* experts, counted by slot_bytes */
 } mo_division_held;
 
-/* What there is to divide, and what ranks send each other of it. */
+/* The model to divide and the sizes of messages between ranks. */
 typedef struct mo_division_model {
     const mo_division_layer *layers;
     int count;
-    int64_t end_bytes;    /* that rank 0 has and every token reads apart from layers: the output matrix */
-    int64_t stream_bytes; /* of a token between two layers */
-    int64_t input_bytes;  /* of a token on its way to experts */
-    int64_t output_bytes; /* of one expert for a token, on its way back */
-    int64_t piece;        /* tokens of a prompt that go together; 0: all of them */
-    int64_t prompt;       /* tokens of the prompt that ways are compared by; its answer has a sixteenth */
+    int64_t end_bytes;    /* the output matrix on rank 0, read by every token */
+    int64_t stream_bytes; /* per token between two layers */
+    int64_t input_bytes;  /* per token, sent to experts */
+    int64_t output_bytes; /* per expert and token, sent back */
+    int64_t piece;        /* tokens per piece of a prompt; 0: whole prompts */
+    int64_t prompt;       /* tokens of the prompt that the ways are compared by; the answer has a sixteenth */
 } mo_division_model;
 
-/* What a way of dividing costs. token_seconds is core + expert + latency + wire. */
+/* Cost of a division. token_seconds is core + expert + latency + wire. */
 typedef struct mo_division_cost {
-    bool possible;                       /* false: the rest is 0 */
-    double token_seconds;                /* the next token of one sequence */
-    double core_seconds, expert_seconds; /* products, and reads from disk where memory is short */
-    double disk_seconds;                 /* that part of both, */
-    double latency_seconds;              /* waiting for messages to arrive, beyond what products hide */
+    bool possible;                       /* false: all other fields are 0 */
+    double token_seconds;                /* next token of one sequence */
+    double core_seconds, expert_seconds; /* products, and disk reads if memory is short */
+    double disk_seconds;                 /* the disk part of both */
+    double latency_seconds;              /* waiting for messages, beyond what products hide */
     double wire_seconds;                 /* waiting for their bytes, likewise */
     double token_messages, token_bytes;  /* between ranks, hidden or not */
-    double prompt_seconds;               /* of the model's prompt */
-    int slowest;                         /* rank that takes the largest part of a piece of a prompt */
-    const char *bound; /* what most of a token's time goes to, as in "the memory of rank 0": a constant */
-    const char *prompt_bound; /* likewise of a prompt */
+    double prompt_seconds;               /* the model's prompt */
+    int slowest;                         /* the rank with the largest part of a prompt piece */
+    const char *bound; /* what most of a token's time goes to, such as "the memory of rank 0"; a constant */
+    const char *prompt_bound; /* the same for a prompt */
 } mo_division_cost;
 
 typedef struct mo_division_choice {
@@ -80,46 +85,49 @@ typedef struct mo_division_choice {
     char why[256]; /* one sentence */
 } mo_division_choice;
 
-/* Every rank gets at least one layer: rank r those from first[r] to first[r + 1] - 1. MO_EINVAL: there are more ranks than layers. Any
+/* Rank r gets the layers first[r] to first[r + 1] - 1, at least one. MO_EINVAL: more ranks than layers. Any
  * thread. */
 mo_status mo_division_make(const mo_division_layer *layers, int count, const mo_division_rank *ranks,
                            int rank_count, int *first, mo_error *err);
 
-/* upto[rank_count]: the share of every layer's experts, 0 to 1, in ranks up to that one, the last of which has 1. Ranks end together, as
- * far as their memory goes; but every rank other than 0 has an expert of each layer at least, however slow the network: it was started to
- * help. MO_EINVAL: the model has none, or fewer than such ranks. Any thread. */
+/* upto[rank_count]: cumulative share of every layer's experts, 0 to 1; the last is 1. Ranks finish together
+ * as far as their memory allows. Every rank other than 0 gets at least one expert per layer, however slow the
+ * network: it was started to help. MO_EINVAL: the model has no experts, or fewer than such ranks. Any
+ * thread. */
 mo_status mo_division_make_experts(const mo_division_model *model, const mo_division_rank *ranks,
                                    int rank_count, double *upto, mo_error *err);
-/* The first expert of a rank in a layer of `experts`; for the rank after the last it is `experts`. */
+/* A rank's first expert in a layer of `experts`; for the rank after the last it is `experts`. */
 int mo_division_first_expert(const double *upto, int rank, int experts);
 
-/* What a division costs, with evenly spread routing. */
+/* Cost of a division with evenly spread routing. */
 mo_division_cost mo_division_cost_layers(const mo_division_model *model, const mo_division_rank *ranks,
                                          int rank_count, const int *first);
 mo_division_cost mo_division_cost_experts(const mo_division_model *model, const mo_division_rank *ranks,
                                           int rank_count, const double *upto);
 
-/* Decides between the ways: the one with which a prompt and its answer are done first, or the one that is asked for. first
- * [rank_count + 1] and upto [rank_count] are filled as far as that way is possible. MO_EINVAL: neither is, or not the one that is asked
- * for. Any thread. */
+/* Chooses between layers and experts: the way asked for, or the one that finishes a prompt and its answer
+ * first. Fills first[rank_count + 1] and upto[rank_count] for each way that is possible. MO_EINVAL: no way is
+ * possible, or not the one asked for. Any thread. */
 mo_status mo_division_choose(const mo_division_model *model, const mo_division_rank *ranks, int rank_count,
                              mo_divide asked, int *first, double *upto, mo_division_choice *out,
                              mo_error *err);
 
-/* Into how many groups ranks that share layers take a step of this many tokens, one of each sequence, so that all of them work at once: the
- * fastest by the bytes that every group reads for itself, at most one for each rank. 1: as a whole. */
+/* Number of groups that ranks sharing layers split a step into, so that all ranks work at once. The step has
+ * one token of each of `tokens` sequences. Returns the fastest by the bytes that each group reads, at most
+ * one group per rank; 1: no split. */
 int mo_division_groups(const mo_division_model *model, int rank_count, int64_t tokens);
 
-/* What a layer adds without its experts, and what this many experts add. */
+/* Adds a layer without its experts; adds this many of its experts. */
 void mo_division_hold_core(const mo_division_layer *layer, mo_division_held *held);
 void mo_division_hold_experts(const mo_division_layer *layer, int experts, mo_division_held *held);
-/* Bytes of it that a rank's memory has no place for. RAM has all of it, or else: VRAM has cores first, then experts, and RAM slots for other
- * experts, and cores as well, so that a device can be lost: all of them, or, where VRAM does, buffers for reading them. */
+/* Bytes that do not fit into a rank's memory. Either RAM holds everything, or VRAM holds cores first, then
+ * experts. In the second case RAM holds slots for the other experts, and the cores too, so that losing the
+ * device is not fatal: all of them or, if VRAM has them all, buffers for reading them. */
 double mo_division_beyond(const mo_division_rank *rank, const mo_division_held *held);
-/* Seconds of products, and of reads from disk, of a rank that holds this and reads this many bytes of it. */
+/* Seconds of products and of disk reads on a rank that holds this and reads this many bytes of it. */
 void mo_division_seconds(const mo_division_rank *rank, const mo_division_held *held, double read,
                          double *products, double *disk);
-/* What is left in a rank for experts: rank 0 has the cores first. */
+/* The memory of a rank left for experts; rank 0 holds the cores first. */
 mo_division_rank mo_division_rest(const mo_division_rank *rank, int number, const mo_division_held *cores);
 
 #endif

@@ -1,4 +1,4 @@
-/* What divisions cost, and which is chosen. */
+/* Cost of divisions, and the choice between them. */
 #include <math.h>
 #include <stdio.h>
 
@@ -10,22 +10,22 @@
 #include "plan/spread.h"
 
 enum {
-    STEP_MESSAGES = 4,   /* of a step from a rank to the next: head, slices, tokens, stream */
-    ANSWER_MESSAGES = 2, /* from the last: result, rows */
-    STEP_BYTES = 128,    /* of a step apart from the stream, and 4 for every token */
+    STEP_MESSAGES = 4,   /* per step from a rank to the next: head, slices, tokens, stream */
+    ANSWER_MESSAGES = 2, /* from the last rank: result, rows */
+    STEP_BYTES = 128,    /* per step besides the stream, plus 4 per token */
     ANSWER_BYTES = 544,
-    ASK_MESSAGES = 2, /* to experts, and back: a head, rows */
-    ASK_BYTES = 48,   /* of those, apart from rows */
-    PICK_BYTES = 12,  /* to experts, for each of them */
+    ASK_MESSAGES = 2, /* to experts and back: head, rows */
+    ASK_BYTES = 48,   /* in those, besides rows */
+    PICK_BYTES = 12,  /* to experts, per expert */
 };
 
 /* ---- By layers ---- */
 
-/* What a rank holds, and what a token reads of it. */
+/* What a rank holds, and how much of it a token reads. */
 typedef struct part {
     mo_division_held held;
     double token_core, token_experts;
-    double chosen; /* bytes of experts that a piece of a prompt uses */
+    double chosen; /* expert bytes that a prompt piece uses */
 } part;
 
 static part part_of(const mo_division_model *m, int begin, int end, double piece)
@@ -43,7 +43,8 @@ static part part_of(const mo_division_model *m, int begin, int end, double piece
     return p;
 }
 
-/* Seconds of a piece of a prompt in a rank that holds this, uses some bytes of it, and multiplies this many for every token. */
+/* Seconds of a prompt piece on a rank that holds this, uses `used` bytes of it and multiplies `token` bytes
+ * per token. */
 static double piece_seconds(const mo_division_rank *rank, const mo_division_held *held, double used,
                             double token, double piece)
 {
@@ -63,20 +64,19 @@ static double stage_seconds(const mo_division_model *m, const mo_division_rank *
 
 static double hop_seconds(const mo_division_model *m, const mo_network_wire *wire, double tokens, bool back)
 {
-    /* Of a prompt only the last token's stream goes back. */
+    /* For a prompt only the last token's stream goes back. */
     const double bytes =
         back ? ANSWER_BYTES + (double)m->stream_bytes : STEP_BYTES + tokens * ((double)m->stream_bytes + 4);
     return mo_network_seconds(wire, back ? ANSWER_MESSAGES : STEP_MESSAGES, bytes);
 }
 
-/* Pieces pass the ranks like a pipeline: the first takes as long as all ranks and messages, and each further one as the slowest of them, or
- * longer, if only this many are in flight. */
+/* Ranks pipeline the pieces. The first piece takes the sum of all ranks and messages; each further one takes
+ * the slowest stage, or longer if there are too few pieces in flight. */
 static void prompt_by_layers(const mo_division_model *m, const mo_division_rank *ranks, int rank_count,
                              const int *first, mo_division_cost *c)
 {
-    const double piece = m->piece > 0 && m->piece < m->prompt
-                             ? (double)m->piece
-                             : (double)m->prompt; /* the last may be shorter */
+    /* the last piece may be shorter */
+    const double piece = m->piece > 0 && m->piece < m->prompt ? (double)m->piece : (double)m->prompt;
     const double pieces = piece > 0 ? (double)m->prompt / piece : 0;
     double all = 0, slowest = 0, wire = 0;
     for (int r = 0; r < rank_count; r++) {
@@ -91,8 +91,8 @@ static void prompt_by_layers(const mo_division_model *m, const mo_division_rank 
             c->slowest = r;
         }
     }
-    const double period =
-        fmax(fmax(slowest, wire), all / rank_count); /* as many are under way as there are ranks */
+    /* one piece per rank is in flight */
+    const double period = fmax(fmax(slowest, wire), all / rank_count);
     c->prompt_seconds = pieces > 0 ? all + fmax(0, pieces - 1) * period : 0;
     c->prompt_bound = pieces <= 1 || rank_count == 1      ? "the ranks one after the other"
                       : period > slowest && period > wire ? "the number of pieces in flight"
@@ -145,7 +145,7 @@ mo_division_cost mo_division_cost_layers(const mo_division_model *m, const mo_di
 
 _Static_assert((int)MO_SPREAD_RANKS >= (int)MO_DIVISION_RANKS, "every division can be counted");
 
-/* A layer whose experts are in several ranks. */
+/* A layer whose experts are on several ranks. */
 typedef struct fan {
     const mo_division_model *model;
     const mo_division_rank *ranks;
@@ -165,7 +165,7 @@ static mo_division_held part_of_experts(const fan *f, double share)
     return (mo_division_held){.bytes = f->experts.bytes * share, .slots = f->experts.slots * share};
 }
 
-/* Seconds of this many bytes of experts in a rank that holds its share of them all. */
+/* Seconds of these expert bytes on a rank that holds its share of all experts. */
 static double expert_seconds(const fan *f, int r, double bytes, double *disk)
 {
     const double share = f->upto[r] - (r > 0 ? f->upto[r - 1] : 0);
@@ -176,7 +176,7 @@ static double expert_seconds(const fan *f, int r, double bytes, double *disk)
     return products + *disk;
 }
 
-/* What of messages counts. */
+/* Which message costs are counted. */
 typedef enum weight { NOTHING, LATENCY, EVERYTHING } weight;
 
 static double layer_seconds(const fan *f, const mo_division_layer *l, weight counted)
@@ -199,9 +199,9 @@ static double layer_seconds(const fan *f, const mo_division_layer *l, weight cou
     return mo_spread_longest(ranks, f->rank_count, l->used);
 }
 
-/* What this many tokens send and receive in a layer. */
+/* Messages of this many tokens in a layer. */
 typedef struct traffic {
-    double asked;     /* ranks, of the others */
+    double asked;     /* number of other ranks asked */
     double out, back; /* bytes */
 } traffic;
 
@@ -220,7 +220,7 @@ static traffic count_traffic(const fan *f, const mo_division_layer *l, double to
     return t;
 }
 
-/* All of rank 0's messages pass its own port, which is as fast as the fastest of its wires. */
+/* All messages of rank 0 use its port, which is as fast as its fastest link. */
 static mo_network_wire port_of(const fan *f)
 {
     mo_network_wire port = mo_network_known(&f->ranks[f->rank_count > 1].lead);
@@ -233,7 +233,8 @@ static mo_network_wire port_of(const fan *f)
     return port;
 }
 
-/* Until the last answer has passed rank 0's port behind the others: the first comes when a rank was asked and has computed one expert. */
+/* Seconds until the last answer has passed rank 0's port. The first arrives after one request and one
+ * computed expert. */
 static double queue_seconds(const fan *f, const mo_division_layer *l, const mo_network_wire *port,
                             const traffic *t)
 {
@@ -256,7 +257,7 @@ static void add_layer(const fan *f, const mo_division_layer *l, mo_division_cost
     const double products = layer_seconds(f, l, NOTHING), late = layer_seconds(f, l, LATENCY);
     const double all = fmax(layer_seconds(f, l, EVERYTHING), queue_seconds(f, l, &port, &t));
     double disk, most_disk = 0;
-    for (int r = 0; r < f->rank_count; r++) { /* what the slowest disk adds */
+    for (int r = 0; r < f->rank_count; r++) { /* time added by the slowest disk */
         expert_seconds(f, r, (double)l->expert_token_bytes * experts_of(f, l, r) / l->experts, &disk);
         most_disk = fmax(most_disk, disk);
     }
@@ -268,7 +269,7 @@ static void add_layer(const fan *f, const mo_division_layer *l, mo_division_cost
     c->token_bytes += t.out + t.back;
 }
 
-/* A layer's experts for a piece of a prompt: of the ranks the one that takes longest, by the mean. */
+/* Seconds of a layer's experts for a prompt piece: the mean of the slowest rank. */
 static double piece_experts(const fan *f, const mo_division_layer *l, double piece, int *slowest,
                             double *wire)
 {
@@ -329,7 +330,7 @@ mo_division_cost mo_division_cost_experts(const mo_division_model *m, const mo_d
     mo_division_seconds(&ranks[0], &f.cores, token, &products, &disk);
     c.core_seconds = products + disk + (double)m->end_bytes / ranks[0].ram_bytes_s;
     c.disk_seconds = disk;
-    for (int i = 0; i < m->count;) { /* equal layers are counted once */
+    for (int i = 0; i < m->count;) { /* equal layers are computed once */
         const mo_division_layer *l = &m->layers[i];
         mo_division_cost one = {0};
         int same = 1;
@@ -357,7 +358,7 @@ mo_division_cost mo_division_cost_experts(const mo_division_model *m, const mo_d
 
 /* ---- The choice ---- */
 
-/* Seconds of the request that ways are compared by. */
+/* Seconds of the request used to compare divisions. */
 static double request_seconds(const mo_division_model *m, const mo_division_cost *c)
 {
     return c->prompt_seconds + (double)m->prompt / MO_PLAN_PROMPT_PER_ANSWER * c->token_seconds;
@@ -419,7 +420,7 @@ mo_status mo_division_choose(const mo_division_model *m, const mo_division_rank 
 
 /* ---- Several sequences by layers ---- */
 
-/* Bytes that a step of this many tokens reads: experts that any of them picks, spread evenly. */
+/* Bytes read by a step of this many tokens, with evenly spread routing. */
 static double step_bytes(const mo_division_model *m, int64_t tokens)
 {
     double bytes = 0;
@@ -434,7 +435,7 @@ static double step_bytes(const mo_division_model *m, int64_t tokens)
 
 int mo_division_groups(const mo_division_model *m, int rank_count, int64_t tokens)
 {
-    const double worth = 0.95; /* messages cost as well */
+    const double worth = 0.95; /* messages cost time as well */
     double best = worth * rank_count * step_bytes(m, tokens);
     int groups = 1;
     for (int g = 2; g <= rank_count && g <= tokens; g++) {

@@ -1,4 +1,4 @@
-/* The text of hosts. One table names the keys; reading, checking and writing follow it. */
+/* Reads and writes hosts files. One table of keys drives reading, checking and writing. */
 #include "plan/hosts.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ enum { BYTES_MAX = 1 << 18, WORD_MAX = 64 };
 static const struct key {
     const char *name;
     mo_quantity_kind kind;
-    size_t at; /* of a double, or of an int64_t where it is a size */
+    size_t at; /* offset of a double, or of an int64_t for a size */
 } keys[] = {
     {"ram", MO_QUANTITY_SIZE, offsetof(mo_host, ram_bytes)},
     {"cpu", MO_QUANTITY_RATE, offsetof(mo_host, cpu_bytes_s)},
@@ -37,7 +37,7 @@ static const struct key {
 
 /* ---- Reading ---- */
 
-/* A line, and where it is. */
+/* A line and its position. */
 typedef struct place {
     const char *name;
     int line;
@@ -74,7 +74,7 @@ static mo_status read_word(const place *p, const char *word, mo_host *host, mo_e
                    p->name, p->line, word);
 }
 
-/* The next word of a line, from *at on. False: there is none. */
+/* The next word of a line from *at on. Returns false at the end. */
 static bool next_word(const char **at, const char *end, char *word, bool *long_one)
 {
     const char *from = *at;
@@ -216,7 +216,7 @@ static int write_key(char *text, size_t size, const struct key *k, const mo_host
                                          mo_quantity_write(k->kind, value, written, sizeof written));
 }
 
-/* A name as it can be read again. */
+/* A name that can be read back. */
 static void plain_name(const char *name, char *out)
 {
     snprintf(out, MO_HOST_NAME, "%s", name[0] ? name : "host");
@@ -267,7 +267,7 @@ void mo_hosts_ranks(const mo_hosts *hosts, mo_division_rank *ranks)
     const mo_host *first = &hosts->host[0];
     for (int i = 0; i < hosts->count; i++) {
         const mo_host *h = &hosts->host[i], *after = &hosts->host[(i + 1) % hosts->count];
-        /* Both ends count: what is said of a host is how far it is from rank 0, whose own end is on every way. */
+        /* A host's figures describe its distance to rank 0; rank 0's own end limits every link too. */
         const mo_network_wire lead = {.latency_s = fmax(h->lead.latency_s, first->lead.latency_s),
                                       .bytes_s = fmin(h->lead.bytes_s, first->lead.bytes_s),
                                       .message_s = fmax(h->lead.message_s, first->lead.message_s)};
@@ -286,7 +286,8 @@ void mo_hosts_ranks(const mo_hosts *hosts, mo_division_rank *ranks)
     }
 }
 
-/* The host of that name that no rank has yet, from `from` on and around. -1: there is none, as for one without a name. */
+/* The host of this name that no rank has yet, searched cyclically from `from`. -1: none, or the name is
+ * empty. */
 static int find_host(const mo_hosts *hosts, const char *name, int from, const bool *taken)
 {
     char plain[MO_HOST_NAME];
@@ -300,7 +301,7 @@ static int find_host(const mo_hosts *hosts, const char *name, int from, const bo
     return -1;
 }
 
-/* mo_hosts_wires() from a list. */
+/* mo_hosts_wires() on a loaded list. */
 static bool match(const mo_hosts *hosts, mo_division_rank *ranks, const char *const *names, int count)
 {
     bool taken[MO_DIVISION_RANKS] = {false};
@@ -316,7 +317,7 @@ static bool match(const mo_hosts *hosts, mo_division_rank *ranks, const char *co
     known = these && kept;
     for (int r = 0; known && r < count; r++) {
         these->host[these->count++] = hosts->host[at[r]];
-        if (at[(r + 1) % count] != (at[r] + 1) % hosts->count) { /* measured to another one */
+        if (at[(r + 1) % count] != (at[r] + 1) % hosts->count) { /* measured to another host */
             these->host[r].next_latency_s = these->host[r].next_bytes_s = 0;
         }
     }

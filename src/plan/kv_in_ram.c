@@ -12,12 +12,13 @@ double mo_plan_kv_in_ram_token(const mo_plan_model *m, int layers, int64_t bytes
     return (all > 0 ? all : (double)bytes) / 2;
 }
 
-/* Every tile of the step reads the positions before its own end, but for the first `brought` of all: their sum. */
+/* Sum of the positions that all tiles of the step read over the link: each reads the positions before its own
+ * end, except the first `brought`, which are staged. */
 static double tile_positions(int64_t from, int64_t tokens, int64_t each, int64_t brought)
 {
     const int64_t count = (tokens + each - 1) / each;
-    const int64_t before =
-        brought > from ? (brought - from) / each : 0; /* tiles that end where all is brought */
+    /* tiles that end within the staged positions */
+    const int64_t before = brought > from ? (brought - from) / each : 0;
     const double tiles = (double)count, skip = (double)before;
     if (brought >= from + tokens) {
         return 0;

@@ -11,7 +11,7 @@ static mo_plan_model smallest(const mo_plan_model *m)
                                  : *m;
 }
 
-/* Layers whose KV cache may be in RAM with such a plan of it. */
+/* Number of layers whose KV cache can move to RAM with this RAM plan. */
 static int kv_movable(const mo_plan_model *m, const mo_plan_limits *l, const mo_run_plan *ram)
 {
     mo_plan_device hot;
@@ -19,7 +19,7 @@ static int kv_movable(const mo_plan_model *m, const mo_plan_limits *l, const mo_
     return mo_plan_device_kv_movable(m, &hot);
 }
 
-/* The lowest VRAM ceiling with such a plan of RAM, with the KV cache of this many layers in RAM. */
+/* Lowest VRAM ceiling with this RAM plan and the KV cache of this many layers in RAM. */
 static int64_t needed_beside(const mo_plan_model *m, const mo_plan_limits *l, int kv_in_ram,
                              const mo_run_plan *ram)
 {
@@ -37,7 +37,8 @@ static mo_wanted with_kv_in_ram(const mo_wanted *w, int kv_in_ram)
     return more;
 }
 
-/* The fewest layers whose KV cache must be in RAM; -1: even all of them are too few. VRAM needs less with each. */
+/* Minimum number of layers whose KV cache must be in RAM; -1: not enough even with all. VRAM needs decrease
+ * with each. */
 static int fewest_kv_in_ram(const mo_plan_model *m, const mo_plan_limits *l, int64_t vram,
                             const mo_run_plan *ram)
 {
@@ -78,7 +79,7 @@ int64_t mo_plan_least_ram(const mo_plan_model *model, const mo_plan_limits *limi
     return best;
 }
 
-/* With RAM arranged so; 0: it cannot be. */
+/* Lowest VRAM ceiling with this arrangement of RAM; 0: RAM cannot be arranged so. */
 static int64_t least_vram_as(const mo_wanted *w, mo_arrangement how, const mo_plan_limits *limits,
                              int64_t ram)
 {
@@ -86,7 +87,7 @@ static int64_t least_vram_as(const mo_wanted *w, mo_arrangement how, const mo_pl
     if (!mo_plan_arrange(w, how, ram, &p)) {
         return 0;
     }
-    int low = 0, high = kv_movable(w->whole, limits, &p); /* most for which RAM has space */
+    int low = 0, high = kv_movable(w->whole, limits, &p); /* maximum that RAM has space for */
     while (low < high) {
         const int middle = low + (high - low + 1) / 2;
         const mo_wanted more = with_kv_in_ram(w, middle);

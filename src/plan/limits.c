@@ -11,7 +11,7 @@
 
 #define MIB ((int64_t)1 << 20)
 
-/* One place that says how much there is. */
+/* One source of information about available memory. */
 typedef struct source {
     const char *name;
     int64_t available, reserve;
@@ -41,7 +41,7 @@ static bool read_available(const char *root, uint64_t *bytes)
            sscanf(value, "%" SCNu64 " kB", bytes) == 1 && !__builtin_mul_overflow(*bytes, 1024, bytes);
 }
 
-/* The source that leaves least. False when none is known. */
+/* The source with the least memory. Returns false if none is known. */
 static bool find_source(const char *root, const mo_rates *rates, int64_t asked, source *out)
 {
     if (!root) {
@@ -132,8 +132,8 @@ void mo_plan_limits_device(int64_t asked, int64_t free_bytes, int64_t reserve_mi
     l->vram_lacking = asked > free_bytes ? asked - free_bytes : 0;
     l->vram_there = free_bytes;
     l->vram_margin = asked > 0 ? 0 : free_bytes - l->vram_bytes;
-    l->vram_bytes =
-        l->vram_bytes > 0 ? l->vram_bytes : 1; /* a device without memory is refused, not overlooked */
+    /* a device without memory must fail, not be ignored */
+    l->vram_bytes = l->vram_bytes > 0 ? l->vram_bytes : 1;
 }
 
 int64_t mo_plan_limits_share(const int64_t *given, int count, int own, int64_t free_bytes)

@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-/* Protected by the lock. An entry that holds nothing is free. */
+/* Protected by the lock. An entry with 0 bytes is free. */
 static struct {
     mo_location_id location;
     int64_t bytes;

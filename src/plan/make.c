@@ -1,4 +1,4 @@
-/* Sizes come from files, so sums and products saturate: what cannot be counted does not fit either. */
+/* Sizes come from files, so sums and products saturate: sizes that overflow do not fit either. */
 #include "plan/make.h"
 
 #include <inttypes.h>
@@ -17,10 +17,11 @@
 #include "plan/share.h"
 #include "plan/text.h"
 
-#define SIZE_MOST  ((int64_t)1 << 60) /* of anything a model names */
-#define USED_LEAST 1e-6               /* of experts per token, unless it is 0 */
+#define SIZE_MOST  ((int64_t)1 << 60) /* limit of every size in a model */
+#define USED_LEAST 1e-6               /* of experts per token, unless 0 */
 #define USED_MOST  1e9
-/* Another arrangement of RAM than the first that fits must be this much faster: prompts and reports like the first. */
+/* An arrangement of RAM other than the first that fits must be this much faster, because prompts and reports
+ * favor the first. */
 #define WORTH 1.01
 
 /* ---- Checks ---- */
@@ -133,10 +134,10 @@ static int64_t rounded(double bytes)
     return bytes < (double)INT64_MAX ? (int64_t)llround(bytes) : INT64_MAX;
 }
 
-/* The core's products, and for every layer the longer of its experts' products and the reads of those that are missing,
- * with a part of the shorter; a streamed layer costs what its read takes longer than its products.
- * Routing is taken as evenly spread, so a class hits as often as it has slots for its experts, unless `hits`
- * knows better. Every sum is made so that it falls when more is in RAM, in floating point too. */
+/* Per token: the core's products, and for every layer the longer of its experts' products and missing reads
+ * plus a part of the shorter. A streamed layer adds the time by which its read exceeds its products. Assumes
+ * evenly spread routing, so a class hits in proportion to its slots, unless `hits` is given. Every sum is
+ * arranged to decrease when more is in RAM, in floating point too. */
 static void estimate(const mo_plan_model *m, const mo_rates *r, const double *hits, mo_run_plan *p)
 {
     const double compute = mo_rates_products(r), disk = r->disk_bytes_s;
@@ -193,18 +194,18 @@ static void explain(const mo_plan_limits *l, mo_run_plan *p)
     }
 }
 
-/* Link traffic apart from experts, if the KV cache of some layers is in RAM and others are streamed. */
+/* Link traffic besides experts if some layers have their KV cache in RAM and others are streamed. */
 typedef struct crossing {
-    double token;   /* bytes: streamed layers, and half of the KV cache, as in half a context */
-    double request; /* the same for plan/request.h's */
+    double token;   /* bytes: streamed layers, and the KV cache of half a context */
+    double request; /* the same for a request (plan/request.h) */
 } crossing;
 
-/* A placement with the KV cache of this many layers in RAM. */
+/* A placement with the KV cache of some layers in RAM. */
 typedef struct kv_moved {
     mo_run_plan ram;
     mo_plan_device device;
-    int64_t bytes; /* of them */
-    bool fits;     /* the device has space */
+    int64_t bytes; /* KV cache of these layers */
+    bool fits;     /* the device has enough memory */
     crossing link;
 } kv_moved;
 
@@ -222,13 +223,13 @@ static crossing crossing_of(const mo_plan_model *m, const mo_plan_device *d, int
     return c;
 }
 
-/* False: RAM has no space for this many, or for more. */
+/* Returns false if RAM has no space for this many layers; then more do not fit either. */
 static bool kv_to_ram(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
                       int count, kv_moved *out)
 {
     out->bytes = mo_plan_device_kv_of_last(w->whole, count);
     out->device = (mo_plan_device){0};
-    { /* not beside the model below: callers may have small stacks */
+    { /* separate scope from the model below: callers may have small stacks */
         mo_wanted more = *w;
         more.model.kv_bytes = mo_plan_sum(more.model.kv_bytes, out->bytes);
         if (!mo_plan_arrange(&more, how, ceiling, &out->ram)) {
@@ -241,7 +242,7 @@ static bool kv_to_ram(const mo_wanted *w, const mo_plan_limits *l, mo_arrangemen
     return true;
 }
 
-/* Adopts a placement found for a model with `count` cold layers, whose KV cache is in RAM. */
+/* Adopts a placement with the KV cache of `count` layers in RAM. */
 static void take_kv_in_ram(const kv_moved *c, int count, mo_run_plan *p, mo_plan_device *d)
 {
     const mo_run_plan was = *p;
@@ -255,7 +256,8 @@ static void take_kv_in_ram(const kv_moved *c, int count, mo_run_plan *p, mo_plan
     d->kv_in_ram_bytes = c->bytes;
 }
 
-/* The number of cold layers, at most `most`, with the least link traffic for a request, within a limit per token. 0: none, `hot`. */
+/* Number of layers, at most `most`, whose KV cache goes to RAM: the one with the least link traffic for a
+ * request, within a limit per token. 0: none, `hot`. */
 static int kv_in_ram_within(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
                             int most, double token, const crossing *hot)
 {
@@ -271,9 +273,10 @@ static int kv_in_ram_within(const mo_wanted *w, const mo_plan_limits *l, mo_arra
     return chosen;
 }
 
-/* The device, with RAM already placed. If it does not fit, or layers have to be streamed, the KV cache of some
- * layers may be in RAM instead, which then is placed again: as many as let least cross the link for a request, of those with which
- * a token of the answer moves nearly the least. False: it does not fit either, and *d is the smallest arrangement. */
+/* Places the device's part after RAM. If it does not fit, or layers must be streamed, the KV cache of some
+ * layers moves to RAM, and RAM is placed again. The number of layers minimizes the link traffic of a request
+ * among those with nearly the least traffic per answer token. Returns false if nothing fits; *d is then the
+ * smallest arrangement. */
 static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
                          mo_run_plan *p, mo_plan_device *d)
 {
@@ -309,7 +312,8 @@ static bool place_beside(const mo_wanted *w, const mo_plan_limits *l, mo_arrange
     return any;
 }
 
-/* The same with another arrangement of RAM, if that fits there; if the device fits with it, or lacks less, it becomes *p. */
+/* The same with another arrangement of RAM, if that fits. If the device then fits, or lacks less, *p is
+ * replaced. */
 static bool place_otherwise(const mo_wanted *w, const mo_plan_limits *l, mo_arrangement how, int64_t ceiling,
                             mo_run_plan *p, mo_plan_device *d)
 {
@@ -331,8 +335,9 @@ static bool place_otherwise(const mo_wanted *w, const mo_plan_limits *l, mo_arra
     return fits;
 }
 
-/* If RAM for the device leaves no space for all experts, they are in slots; if none for some layers that RAM keeps (it then has to
- * pass the largest itself), RAM keeps none of them: RAM that rises must not take a plan away. */
+/* If the device's share of RAM leaves no space for all experts, they go to slots. If it leaves none for some
+ * layers that RAM keeps (RAM must then pass the largest itself), RAM keeps no layer: more RAM must never make
+ * a plan impossible. */
 static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64_t ceiling, mo_run_plan *p,
                               mo_plan_device *d)
 {
@@ -342,14 +347,14 @@ static bool place_with_device(const mo_wanted *w, const mo_plan_limits *l, int64
            (streamed && place_otherwise(w, l, MO_ARRANGE_DISK, ceiling, p, d));
 }
 
-/* Layers that are neither in RAM nor in VRAM. */
+/* Number of layers that are neither in RAM nor in VRAM. */
 static int from_disk(const mo_plan_model *m, const mo_run_plan *p)
 {
     return mo_placement_sum(m, mo_placement_counts_of(m, p)).from_disk;
 }
 
-/* What a device makes of another arrangement of RAM, if that fits; this much better than *p: it becomes it. One without layer buffers needs a
- * device that has every layer which RAM does not. */
+/* Replaces *p by another arrangement of RAM if it fits and is faster by the factor `worth`. Without layer
+ * buffers the device must have every layer that RAM does not. */
 static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, double worth,
                     mo_run_plan *q, mo_run_plan *p)
 {
@@ -367,21 +372,23 @@ static void compare(const mo_wanted *w, const mo_plan_limits *limits, const mo_r
     mo_plan_device_estimate(w->whole, limits, rates, NULL, q);
     if (p->mode == MO_PLAN_RESIDENT && q->device.hit_rate < 1 &&
         mo_plan_request_seconds(w->whole, rates, q) > mo_plan_request_seconds(w->whole, rates, p)) {
-        return; /* prompts take experts that are not there in larger windows from RAM that has all for good */
+        /* experts that are all in RAM permanently cross in larger windows, which makes prompts faster */
+        return;
     }
     if (q->tokens_per_second >= worth * p->tokens_per_second) {
         *p = *q;
     }
 }
 
-/* With a device the first arrangement of RAM that fits need not be the best. Where all fits, experts in slots take fewer
- * bytes of VRAM on their way, and then VRAM may hold all of them. Where the device has every layer, RAM may leave their cores on disk and hold experts instead.
- * The best of all, each of which gains by more memory, gains by it as well, but for what a change has to be worth. */
+/* With a device, the first arrangement of RAM that fits need not be the fastest. If everything fits, experts
+ * in slots need less staging, so VRAM may hold all experts. If the device has every layer, RAM may leave the
+ * cores on disk and hold experts instead. More memory improves every candidate and so their maximum, except
+ * within the margin for a change. */
 static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_run_plan *p)
 {
     const int64_t ceiling = p->ceiling;
-    if (w->model.class_count == 0 ||
-        p->device.kv_in_ram_layers > 0) { /* there is not even a place for states */
+    /* not even the state has enough space */
+    if (w->model.class_count == 0 || p->device.kv_in_ram_layers > 0) {
         return;
     }
     for (mo_arrangement how = MO_ARRANGE_SLOTS; how < MO_ARRANGEMENTS; how++) {
@@ -394,8 +401,9 @@ static void prefer(const mo_wanted *w, const mo_plan_limits *limits, const mo_ra
 
 /* ---- Without layer buffers ---- */
 
-/* Buffers for layers that the device has would have no reader. What they take is for layers, and for experts where there are some: such
- * plans are tried wherever RAM streams, since they may leave no layer on disk where one with buffers does. From here on *w is without. */
+/* Buffers for layers in VRAM would have no reader, so their memory goes to layers and experts. Tried whenever
+ * RAM streams, since such a plan may leave no layer on disk where one with buffers would. Afterwards *w has
+ * no buffers. */
 static void drop_buffers(mo_wanted *w, const mo_plan_limits *limits, const mo_rates *rates, mo_run_plan *p)
 {
     static const mo_arrangement ways[] = {MO_ARRANGE_AS_FITS, MO_ARRANGE_DISK};
@@ -420,7 +428,7 @@ static void drop_buffers(mo_wanted *w, const mo_plan_limits *limits, const mo_ra
 
 /* ---- Refusals ---- */
 
-/* The lowest ceilings that would do, each with the other as it is. */
+/* Finds the lowest sufficient ceilings, each with the other unchanged. */
 static mo_status refuse(const mo_plan_model *model, const mo_plan_limits *limits, const mo_run_plan *plan,
                         mo_error *err)
 {
@@ -431,7 +439,7 @@ static mo_status refuse(const mo_plan_model *model, const mo_plan_limits *limits
     if (err && limits->vram_bytes > 0 && limits->ram_keeps) {
         const int64_t ram = mo_plan_least_ram(model, limits);
         a.ram = ram > 0 ? ram : a.ram;
-        if (ram == 0) { /* VRAM lacks as well */
+        if (ram == 0) { /* VRAM is too small as well */
             mo_plan_limits enough = *limits;
             enough.ram_bytes = mo_plan_sum(a.ram, limits->ram_held);
             a.vram = mo_plan_sum(mo_plan_least_vram(model, &enough), mo_plan_vram_held(limits));
@@ -452,13 +460,14 @@ static mo_status refuse_device(const mo_plan_model *model, const mo_plan_limits 
         const int64_t vram = mo_plan_least_vram(model, limits), ram = mo_plan_least_ram(model, limits);
         a.vram = vram > 0 ? mo_plan_sum(vram, a.vram_held) : a.vram;
         a.ram = mo_plan_sum(ram, limits->ram_held);
-        a.ram = ram > 0 && a.ram > limits->ram_bytes ? a.ram : 0; /* less than there is would be no advice */
+        /* a ceiling below the current one is no advice */
+        a.ram = ram > 0 && a.ram > limits->ram_bytes ? a.ram : 0;
     }
     return mo_plan_refuse_device(d, &a, err);
 }
 
-/* A limit for experts on their way must hold one copy of Post-Fetch: a down matrix, or an expert. Prompts copy whole experts, so staging holds
- * one whatever the limit. */
+/* A limit on staging must hold one copy of Post-Fetch: a down matrix or an expert. Prompts copy whole
+ * experts, so staging always holds one. */
 static mo_status check_scratch(const mo_plan_model *m, const mo_plan_limits *limits, const mo_plan_device *d,
                                mo_error *err)
 {
@@ -497,8 +506,8 @@ mo_status mo_plan_make(const mo_plan_model *model, const mo_plan_limits *limits,
                                                        .vram_ceiling = limits->vram_bytes},
                                      err);
     }
-    mo_wanted w =
-        mo_plan_want(model, device, rest ? &on_device : NULL); /* the device first: RAM has what is left */
+    /* the device first: RAM gets the rest */
+    mo_wanted w = mo_plan_want(model, device, rest ? &on_device : NULL);
     const int64_t left = limits->ram_bytes - limits->ram_held;
     const bool fits = mo_plan_arrange(&w, MO_ARRANGE_AS_FITS, left > 0 ? left : 0, &plan);
     list_locations(limits, &plan);
@@ -533,7 +542,7 @@ void mo_plan_estimate(const mo_plan_model *model, const mo_plan_limits *limits, 
                       const double *hits, mo_run_plan *plan)
 {
     if (plan->mode != MO_PLAN_RESIDENT) {
-        plan->expert_resident = 0; /* counted with the slots */
+        plan->expert_resident = 0; /* already counted with the slots */
     }
     if (plan->device.ceiling) {
         mo_plan_device_estimate(model, limits, rates, hits, plan);

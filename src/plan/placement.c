@@ -4,22 +4,22 @@
 
 /* ---- Which layers ---- */
 
-/* Is number n of `all` among `count` that are spread evenly over them? */
+/* True if number n of `all` is among `count` that are spread evenly over them. */
 static bool among(int64_t n, int64_t count, int64_t all)
 {
     return all > 0 && (n + 1) * count / all > n * count / all;
 }
 
-/* Where one layer is. */
+/* Location of one layer. */
 typedef struct standing {
     bool in_ram, in_vram, by_cpu;
 } standing;
 
-/* Goes through the layers in order: how many of each kind there are, and how many have come by. */
+/* Iterates over the layers in order: the totals of each kind, and how many have been visited. */
 typedef struct cursor {
     const mo_plan_model *model;
     mo_placement_counts counts;
-    int all, in_ram;  /* that can be streamed; of these in RAM */
+    int all, in_ram;  /* streamable; of these in RAM */
     int ram_streamed; /* in RAM and streamed */
     int seen, seen_ram, seen_disk, seen_streamed, seen_shared;
 } cursor;
@@ -32,8 +32,8 @@ static cursor begin(const mo_plan_model *m, mo_placement_counts c)
     return at;
 }
 
-/* Streamed layers are spread evenly between the others, so that copies run while those compute. The disk is slower than the
- * link: what is in RAM is streamed first. */
+/* Streamed layers are spread evenly between the others, so that copies run while those compute. Layers in RAM
+ * are streamed first, because the disk is slower than the link. */
 static standing next(cursor *at)
 {
     const mo_placement_counts *c = &at->counts;
@@ -69,7 +69,7 @@ static mo_plan_layer layer_of(const mo_plan_model *m, int i)
                            .link_bytes = mean};
 }
 
-/* Does a device compute layers? */
+/* True if a device computes layers. */
 static bool has_layers(const mo_plan_model *m, const mo_run_plan *p)
 {
     return p->device.ceiling > 0 && !m->core_on_cpu;
@@ -100,7 +100,7 @@ void mo_placement_list(const mo_plan_model *m, const mo_run_plan *p, mo_layer_lo
     }
 }
 
-/* ---- What they take ---- */
+/* ---- Sizes ---- */
 
 static int64_t larger(int64_t a, int64_t b)
 {
@@ -148,8 +148,9 @@ int mo_placement_fill_ram(const mo_plan_model *m, mo_placement_counts counts, in
     return -1;
 }
 
-/* How many have to be streamed through this many buffers; preferably a multiple of those that copies go to, so that the
- * first layer of a step need not wait for the last one of the step before. -1: it does not fit however many are. */
+/* How many layers must be streamed through this many buffers. Prefers a multiple of the buffers that copies
+ * go to, so that the first layer of a step need not wait for the last one of the previous step. -1: no number
+ * fits. */
 static int count_streamed(const mo_plan_model *m, mo_placement_counts counts, int buffers, int slots,
                           int64_t bytes, int64_t *least)
 {
@@ -166,9 +167,8 @@ static int count_streamed(const mo_plan_model *m, mo_placement_counts counts, in
     return multiple >= 0 ? multiple : fits;
 }
 
-/* Cost of streaming this many layers through this many buffers, in layers: without one to spare the link waits
- * while a layer is put in order. That is computed (a layer's bytes twice through VRAM and once over the link), not
- * measured. */
+/* Cost of streaming in layers. Without a spare buffer the link waits while a layer is reordered. Computed (a
+ * layer's bytes twice through VRAM and once over the link), not measured. */
 static double cost_of(int streamed, int buffers)
 {
     return streamed * (buffers < MO_PLAN_DEVICE_LAYER_BUFFERS ? 1.04 : 1.0);

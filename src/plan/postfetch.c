@@ -14,7 +14,7 @@
 #define CPU_LIMIT_MOST   1024
 #define SCRATCH_MOST_MIB ((int64_t)1 << 30)
 
-/* The design's names. */
+/* Names of the original design. */
 enum { ENABLE, FORCE_CPU, BLOCK_ON_MISS, MAX_TRANSFERS, SCRATCHPAD_MB, STREAMS, CPU_LIMIT, DEBUG, VARIABLES };
 
 static const struct variable {
@@ -76,7 +76,7 @@ static mo_status read_value(const struct variable *v, const char *text, value *o
     return MO_OK;
 }
 
-/* LLAMA_POSTFETCH_MODE, of which the design knows nothing: it has one mode. */
+/* LLAMA_POSTFETCH_MODE is our addition: the original design has only one mode. */
 static const char mode_name[] = PREFIX "MODE";
 
 static mo_status read_mode(const char *text, mo_postfetch_mode *out, mo_error *err)
@@ -113,7 +113,7 @@ static const char *mode_text(mo_postfetch_mode mode)
     return "auto";
 }
 
-/* What was said twice, and differently. */
+/* Notes settings that contradict each other. */
 static void note_overruled(mo_postfetch_mode option, const value *v, mo_postfetch_notes *notes)
 {
     const char *mode = mode_text(option);
@@ -125,7 +125,7 @@ static void note_overruled(mo_postfetch_mode option, const value *v, mo_postfetc
     }
 }
 
-/* What was said and does nothing, because Post-Fetch does nothing or goes by what it measures. */
+/* Notes settings without effect, because Post-Fetch is off or uses its measurements instead. */
 static void note_idle(const mo_postfetch *p, const value *v, mo_postfetch_notes *notes)
 {
     const bool automatic = p->mode == MO_POSTFETCH_AUTO && !p->force_cpu;
@@ -135,7 +135,7 @@ static void note_idle(const mo_postfetch *p, const value *v, mo_postfetch_notes 
     char names[224] = "";
     size_t used = 0;
     for (int i = BLOCK_ON_MISS; i < DEBUG; i++) {
-        const bool said = v[i].given && v[i].number != variables[i].standard; /* as always: nothing to tell */
+        const bool said = v[i].given && v[i].number != variables[i].standard; /* the default needs no note */
         if (said && !(automatic && i == SCRATCHPAD_MB) && used < sizeof names) {
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
                                      variables[i].name);
@@ -218,7 +218,7 @@ static int64_t mib_of(int64_t bytes)
     return (bytes + ((int64_t)1 << 20) - 1) >> 20;
 }
 
-/* The scratch that was asked for, which the plan has given as far as there is memory. */
+/* The requested scratch; the plan has provided it as far as memory allows. */
 static mo_status size_given(const mo_postfetch *s, int64_t one, mo_postfetch_capacity *out, mo_error *err)
 {
     const int64_t asked = s->scratch_mb << 20;

@@ -1,24 +1,27 @@
-/* Precision: which products of a step may be computed in bfloat16, where `prompt_precision` allows it (docs/numerics.md). */
+/* Precision: which products of a step may be computed in bfloat16 if `prompt_precision` allows it
+ * (docs/numerics.md). */
 #ifndef MO_PLAN_PRECISION_H
 #define MO_PLAN_PRECISION_H
 
 #include "moraine.h"
 
-/* Steps of so few tokens are an answer's, and exact: in them a product reads its matrix once, which decoding it first would make slower. */
+/* Steps with at most this many tokens belong to an answer and are exact. Their products read the matrix once;
+ * decoding it first would be slower. */
 enum { MO_PRECISION_FEW = 8 };
 
 typedef struct mo_precision_rule {
     mo_precision precision;
-    int64_t more_than; /* tokens of a step */
-    bool given;        /* by LLAMA_FP4_PREFILL_M, which then holds for experts too */
+    int64_t more_than; /* tokens per step */
+    bool given;        /* set by LLAMA_FP4_PREFILL_M, which then applies to experts too */
 } mo_precision_rule;
 
-/* From the option and the environment. LLAMA_FP4_PREFILL_M=N: steps of more than N tokens, and of more than MO_PRECISION_FEW; unset or empty: of more than 256, and the experts of a
- * layer where they have 192 rows each on average. MO_EINVAL names a value that cannot be used; it is not looked at where the option is exact.
- * text NULL: what the environment says. On failure *out is untouched. */
+/* Combines the option and the environment. LLAMA_FP4_PREFILL_M=N allows steps of more than N tokens and more
+ * than MO_PRECISION_FEW. Unset or empty: steps of more than 256 tokens, and the experts of a layer if they
+ * have at least 192 rows each on average. MO_EINVAL names an invalid value; the variable is not read if the
+ * option is exact. text NULL: read the environment. On failure *out is unchanged. */
 mo_status mo_precision_find(mo_precision option, const char *text, mo_precision_rule *out, mo_error *err);
 
-/* Are they allowed in steps of this many tokens? */
+/* True if bfloat16 is allowed in steps of this many tokens. */
 bool mo_precision_products(const mo_precision_rule *rule, int64_t tokens);
 bool mo_precision_experts(const mo_precision_rule *rule, int64_t tokens, int used, int experts);
 

@@ -13,21 +13,21 @@
 /* A smaller batch is taken if its request takes at most this much longer: memory has other uses. */
 #define NEARLY 1.01
 
-/* What keeps a batch from being larger. */
+/* What limits the batch. */
 typedef enum limit { LIMIT_NONE, LIMIT_MEMORY, LIMIT_STAGING, LIMIT_TOKENS } limit;
 
-/* Every batch, with either arrangement of RAM. */
+/* Every batch with both arrangements of RAM. */
 enum { WAYS = 2, CANDIDATES = WAYS * MO_PLAN_BATCHES };
 
-/* What they come to. */
+/* Their results. */
 typedef struct trial {
     double seconds[CANDIDATES]; /* of a request */
-    double speed[CANDIDATES];   /* tokens of an answer in a second */
+    double speed[CANDIDATES];   /* answer tokens per second */
     bool fits[CANDIDATES];
     mo_plan_batch_choice choice[CANDIDATES];
-    int64_t lacking[CANDIDATES]; /* bytes of what was asked for experts on their way */
+    int64_t lacking[CANDIDATES]; /* missing bytes of the requested staging */
     int64_t least_lacking;
-    double best_speed; /* of those that lack no more than that */
+    double best_speed; /* of the candidates that lack no more than least */
     int count;
 } trial;
 
@@ -37,13 +37,13 @@ static void estimate(const mo_plan_model *m, const mo_rates *r, mo_run_plan *p)
     p->prompt_seconds = mo_plan_prompt_seconds(m, r, p, p->prompt_tokens);
 }
 
-/* Working memory where prompts are computed. */
+/* Working memory of the processor that computes prompts. */
 static int64_t work_of(const mo_plan_model *m, const mo_run_plan *p)
 {
     return p->device.ceiling && !m->core_on_cpu ? p->device.work : p->work;
 }
 
-/* Experts that RAM and VRAM keep; in RAM that has all of them, all. */
+/* Number of experts kept in RAM and VRAM; if all are resident, all of them. */
 static mo_plan_batch_choice describe(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p)
 {
     mo_plan_batch_choice c = {.batch = m->batch,
@@ -57,7 +57,7 @@ static mo_plan_batch_choice describe(const mo_plan_model *m, const mo_rates *r, 
     return c;
 }
 
-/* The faster one with a batch's two arrangements of RAM. */
+/* The faster of a batch's two arrangements of RAM. */
 static mo_plan_batch_choice better_of(const trial *t, int batch)
 {
     const int i = batch * WAYS;
@@ -68,7 +68,7 @@ static mo_plan_batch_choice better_of(const trial *t, int batch)
     return t->choice[second ? i + 1 : i];
 }
 
-/* What the batch was chosen for. */
+/* Explains the choice of the batch. */
 static void explain(const mo_plan_model *m, const mo_run_plan *p, limit why, char *text, size_t size)
 {
     const mo_plan_batch_bytes b =
@@ -93,7 +93,7 @@ static void explain(const mo_plan_model *m, const mo_run_plan *p, limit why, cha
     }
 }
 
-/* A size that was given by hand wins over a batch that was not, unless no expert is ever on its way. */
+/* A given staging size overrides the choice of the batch, unless no expert is ever in transit. */
 static int64_t lacks(const mo_plan_limits *l, const mo_plan_device *d)
 {
     const int64_t most = mo_plan_times(MO_PLAN_STAGES, d->stage_bytes);
@@ -106,7 +106,7 @@ static bool has_stages(const trial *t, int i)
     return t->fits[i] && t->lacking[i] <= t->least_lacking;
 }
 
-/* Does a batch leave tokens nearly as fast as the best for them does? */
+/* True if a batch leaves tokens nearly as fast as the best batch for them. */
 static bool allowed(const trial *t, int i)
 {
     return has_stages(t, i) && t->speed[i] * MO_PLAN_TOKEN_WORTH >= t->best_speed;
@@ -123,7 +123,7 @@ static void compare(trial *t)
     }
 }
 
-/* Of those with which the request is done nearly first, the smallest. */
+/* The smallest of the batches whose request is nearly the fastest. */
 static int choose(const trial *t)
 {
     double best = INFINITY;
@@ -138,7 +138,7 @@ static int choose(const trial *t)
     return 0; /* not a number: nothing to compare */
 }
 
-/* Why none that is larger than the chosen one was taken. */
+/* Why no larger batch was taken. */
 static limit limit_of(const trial *t, int chosen)
 {
     const int next = (chosen / WAYS + 1) * WAYS;
@@ -163,7 +163,7 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
         limits.plain = i % WAYS == 1;
         const mo_status status = mo_plan_make(&one, &limits, r, out, i == 0 ? err : NULL);
         if (status != MO_OK && i == 0) {
-            return status; /* larger ones need more */
+            return status; /* larger batches need more */
         }
         t.fits[i] = status == MO_OK;
         if (t.fits[i]) {
@@ -180,7 +180,7 @@ mo_status mo_plan_choose(mo_plan_model *model, const mo_plan_limits *l, const mo
     *model = batches ? mo_plan_with_batch(model, &model->batches[chosen / WAYS]) : *model;
     limits.plain = chosen % WAYS == 1;
     const mo_status status = mo_plan_make(model, &limits, r, out,
-                                          err); /* again: all of them at once are too much for small stacks */
+                                          err); /* recomputed: keeping all plans would need too much stack */
     if (status != MO_OK) {
         return status;
     }

@@ -6,9 +6,9 @@
 #include "plan/placement.h"
 #include "plan/request.h"
 
-/* A layer of a batch on a device: some twenty launches, and the choice's way to the host and back. */
+/* Fixed cost of a batch's layer on a device: about twenty launches, and a round trip of the router choice. */
 #define BATCH_LAYER_SECONDS 150e-6
-/* Experts that cross together at most, as gpu/windows.c has it. */
+/* Maximum experts copied together, as in gpu/windows.c. */
 #define WINDOW 16
 
 double mo_plan_share_used(double used, double experts, double tokens)
@@ -29,13 +29,14 @@ static void add_class(const mo_plan_model *m, const mo_run_plan *p, int i, doubl
     const double bytes = chosen * (double)c->bytes * mo_plan_share_used(used, experts, tokens);
     const double here = (double)p->device.class_slots[i] / chosen;
     const double in_ram = p->mode == MO_PLAN_RESIDENT ? 1 : (double)p->class_slots[i] / chosen;
-    const double there = fmin(1, here + in_ram); /* what lies in VRAM leaves its place in RAM */
-    /* Experts that are neighbours in RAM and cross together are one copy for each of their matrices; what comes from disk
-     * crosses by itself. */
+    const double there = fmin(1, here + in_ram); /* experts in VRAM free their place in RAM */
+    /* Neighboring experts in RAM that cross together need one copy per matrix. Experts from disk cross one by
+     * one. */
     const double crossing = mo_plan_share_used(used, experts, tokens) * (1 - here);
     const double apart = in_ram < 1 ? 1 : fmax(1 - crossing, 1.0 / WINDOW);
     const bool crosses = p->device.ceiling && !m->core_on_cpu;
-    const double mine = m->core_on_cpu ? 1 - here : 1; /* the device's run beside the others */
+    /* the device computes its experts in parallel to the others */
+    const double mine = m->core_on_cpu ? 1 - here : 1;
     b->copies += crosses ? chosen * crossing * apart * MO_RATES_EXPERT_COPIES : 0;
     b->used += bytes * mine;
     b->token += c->used_per_token * (double)c->bytes * mine;
@@ -47,7 +48,7 @@ mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *m, const mo_run_
 {
     const double core = (double)m->core_bytes + (m->tied ? (double)m->table_bytes : 0);
     mo_placement_counts counts = mo_placement_counts_of(m, p);
-    counts.by_cpu = 0; /* that is for single tokens */
+    counts.by_cpu = 0; /* applies to single tokens only */
     const mo_placement_sums s = mo_placement_sum(m, counts);
     mo_plan_batch_bytes b = {.used = core,
                              .token = core - (double)m->output_bytes,
@@ -60,8 +61,9 @@ mo_plan_batch_bytes mo_plan_batch_bytes_of(const mo_plan_model *m, const mo_run_
     return b;
 }
 
-/* Products overlap with copies and reads, except for a part of the shorter: on an H200 a prompt of 2048 with all experts in RAM reads
- * 6,000 tokens/s (Qwen3-30B), where products alone allow 9,500 and the link 6,800. */
+/* Products overlap with copies and reads, except for a part of the shorter one. On an H200 a prompt of 2048
+ * with all experts in RAM reads 6,000 tokens/s (Qwen3-30B); products alone would allow 9,500 and the link
+ * 6,800. */
 double mo_plan_batch_seconds(const mo_plan_model *m, const mo_rates *r, const mo_run_plan *p, double tokens)
 {
     const mo_plan_batch_bytes b = mo_plan_batch_bytes_of(m, p, tokens);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Units of each kind, the first of which is written; a size may have none. */
+/* Units of each kind. The first is used for writing; a size may have none. */
 static const struct unit {
     mo_quantity_kind kind;
     const char *name;

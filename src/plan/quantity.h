@@ -1,4 +1,4 @@
-/* Quantity: sizes and rates as people write them, with their units. */
+/* Quantity: sizes and rates with units, as users write them. */
 #ifndef MO_PLAN_QUANTITY_H
 #define MO_PLAN_QUANTITY_H
 
@@ -6,20 +6,22 @@
 #include <stddef.h>
 
 typedef enum mo_quantity_kind {
-    MO_QUANTITY_SIZE, /* bytes: 64G, 1.5T; powers of 1024; a number alone is bytes */
+    MO_QUANTITY_SIZE, /* bytes: 64G, 1.5T; powers of 1024; a bare number is bytes */
     MO_QUANTITY_RATE, /* bytes per second: 25GB/s; powers of 1000 */
-    MO_QUANTITY_WIRE, /* the same of a network: also 10Gbit/s */
+    MO_QUANTITY_WIRE, /* network rate: as RATE, also 10Gbit/s */
     MO_QUANTITY_TIME, /* seconds: 30us */
 } mo_quantity_kind;
 
-/* What is expected, such as "a rate above 1 kB/s", and an example of it. Constants. */
+/* The expected form, such as "a rate above 1 kB/s", and an example. Constants. */
 const char *mo_quantity_words(mo_quantity_kind kind);
 const char *mo_quantity_example(mo_quantity_kind kind);
 
-/* False when the text is no such quantity, or one out of range. No signs, exponents or other numbers that the C library would read. */
+/* Returns false if the text is not such a quantity or out of range. Signs, exponents and other number forms
+ * of the C library are rejected. */
 bool mo_quantity_read(mo_quantity_kind kind, const char *text, double *out);
 
-/* Writes it with the first unit of its kind, which reads back as nearly the same; returns text. */
+/* Writes the value with the first unit of its kind, so that it reads back as nearly the same; returns
+ * text. */
 const char *mo_quantity_write(mo_quantity_kind kind, double value, char *text, size_t size);
 
 #endif

@@ -22,7 +22,7 @@ mo_divide mo_ranks_way(mo_divide asked, bool skip_missing)
 
 /* ---- The model ---- */
 
-/* A layer's part of the sessions, of which windows hold less than others. */
+/* A layer's part of the sessions. Layers with a window hold less than others. */
 static int64_t sessions_in(const mo_plan_model *m, int layer)
 {
     double all = 0;
@@ -33,7 +33,7 @@ static int64_t sessions_in(const mo_plan_model *m, int layer)
                      (all > 0 ? (double)m->layer[layer].state_bytes / all : 1.0 / m->layers));
 }
 
-/* Every layer, with its part of the sessions, of adapters, and of what is never left on disk. */
+/* Every layer with its part of the sessions, the adapters and everything that is never left on disk. */
 static void weigh_layers(const mo_plan_model *m, mo_division_layer *out)
 {
     const int64_t fixed = m->vector_bytes + m->core_bytes - m->dense_bytes - (m->tied ? 0 : m->output_bytes);
@@ -69,16 +69,16 @@ mo_status mo_ranks_model(const mo_plan_model *m, mo_division_model *out, mo_erro
                                .count = m->layers,
                                .end_bytes = m->output_bytes,
                                .stream_bytes = m->width * (int64_t)sizeof(float),
-                               .input_bytes =
-                                   m->expert_io +
-                                   m->expert_io / 32 * (int64_t)sizeof(float), /* codes, and their scales */
+                               /* codes and their scales */
+                               .input_bytes = m->expert_io + m->expert_io / 32 * (int64_t)sizeof(float),
                                .output_bytes = m->expert_io * (int64_t)sizeof(float),
                                .piece = m->batch,
                                .prompt = mo_plan_request_prompt(m->context)};
     return MO_OK;
 }
 
-/* What is left counts where RAM is short: then experts are in slots, as the file has them, and some are on their way. */
+/* The device's remaining memory matters if RAM is short: experts are then in slots in the file's layout, and
+ * some are in transit. */
 void mo_ranks_settle(const mo_plan_model *m, int rank, mo_division_rank *machine)
 {
     const int64_t lead = m->tied ? m->table_bytes : m->output_bytes, all = machine->vram_bytes;

@@ -1,4 +1,4 @@
-/* The JSON of rates. One table names the fields; reading, checking and writing follow it. */
+/* Reads and writes rates as JSON. One table of fields drives reading, checking and writing. */
 #include "plan/rates.h"
 
 #include <errno.h>
@@ -20,11 +20,11 @@
 #include "plan/quantity.h"
 
 #define SIZE_MOST ((double)((int64_t)1 << 60))
-#define RATE_MOST 1e15 /* a petabyte per second: a slip of the keyboard, not a machine */
+#define RATE_MOST 1e15 /* one petabyte per second: more is a typo */
 
 enum {
-    BYTES_MAX = 1 << 16, /* a hundred times what is written here */
-    LEVELS_MAX = 8,      /* one is used; the parser calls itself for every other */
+    BYTES_MAX = 1 << 16, /* a hundred times the usual size */
+    LEVELS_MAX = 8,      /* one is used; the parser recurses for each further one */
 };
 
 typedef enum kind { KIND_SIZE, KIND_COUNT, KIND_REAL, KIND_TEXT } kind; /* int64_t, int, double, char[] */
@@ -34,7 +34,7 @@ static const struct field {
     kind kind;
     size_t at;
     double least, most;
-    bool above; /* least itself is too small */
+    bool above; /* the minimum itself is too small */
 } fields[] = {
     {"ram_bytes", KIND_SIZE, offsetof(mo_rates, ram_bytes), 0, SIZE_MOST, false},
     {"vram_bytes", KIND_SIZE, offsetof(mo_rates, vram_bytes), 0, SIZE_MOST, false},
@@ -58,7 +58,7 @@ static const struct field {
 
 mo_rates mo_rates_default(void)
 {
-    /* What two memory channels and a SATA disk give. */
+    /* Two memory channels and a SATA disk. */
     return (mo_rates){.ram_bytes_s = 20e9, .compute_share = 0.6, .disk_bytes_s = 0.5e9};
 }
 
@@ -129,7 +129,7 @@ static mo_status read_text(const char *path, const struct field *f, const json_t
     return MO_OK;
 }
 
-/* A number, or of a size also a text with a unit. */
+/* A number, or for sizes also a string with a unit. */
 static bool read_number(const struct field *f, const json_t *value, double *number)
 {
     *number = json_number_value(value);
@@ -166,7 +166,7 @@ static mo_status read_field(const char *path, const struct field *f, const json_
     return MO_OK;
 }
 
-/* [[bytes, products, products beside copies, copies], ...] */
+/* [[bytes, products, products during copies, copies], ...] */
 static mo_status read_experts(const char *path, const json_t *list, mo_rates *rates, mo_error *err)
 {
     bool fine = json_is_array(list) && json_array_size(list) <= MO_RATES_EXPERTS;
@@ -228,7 +228,7 @@ static mo_status read_object(const char *path, json_t *root, mo_rates *out, mo_e
         status = status == MO_OK ? read_member(path, key, value, &rates, err) : status;
     }
     if (status == MO_OK) {
-        /* What the speed rests on must all come from the file. */
+        /* The rates that determine the speed must all be in the file. */
         rates.measured = json_object_get(root, "ram_bytes_s") && json_object_get(root, "disk_bytes_s") &&
                          !json_is_false(json_object_get(root, "measured"));
         rates.old = rates.measured && rates.link_bytes_s > 0 && !json_object_get(root, "experts");
@@ -237,7 +237,7 @@ static mo_status read_object(const char *path, json_t *root, mo_rates *out, mo_e
     return status;
 }
 
-/* Reads the file into text, which has place for BYTES_MAX + 1 bytes. */
+/* Reads the file into text, which has space for BYTES_MAX + 1 bytes. */
 static mo_status read_file(const char *path, char *text, size_t *length, mo_error *err)
 {
     FILE *file = fopen(path, "rbe");

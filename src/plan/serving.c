@@ -2,17 +2,18 @@
 
 enum { USUAL_PARALLEL = 4, USUAL_CONTEXT = 8192, KEPT_LEAST = 1 << 20 };
 
-/* The context is reduced rather than cost more than this share of the speed: the KV cache takes memory from experts. */
+/* The context may cost at most 5 % of the speed and is reduced otherwise: the KV cache takes memory from
+ * experts. */
 #define SPEED_KEPT 0.95
 
 typedef struct choice {
     mo_server_plan *out;
     mo_serving_try try;
     void *user;
-    double least_tokens_s; /* a plan that costs little is as fast */
+    double least_tokens_s; /* a plan that costs little is at least this fast */
 } choice;
 
-/* What the options settle by themselves. */
+/* Applies the options that determine values directly. */
 static void take_asked(const mo_server_request *asked, mo_server_plan *out)
 {
     out->context = asked->context;
@@ -26,7 +27,7 @@ static void take_asked(const mo_server_request *asked, mo_server_plan *out)
     }
 }
 
-/* Is the plan possible, and hardly slower than it was without? */
+/* True if the plan is possible and hardly slower than without the last change. */
 static bool costs_little(const choice *c)
 {
     mo_serving_plan plan = {0};
@@ -34,7 +35,8 @@ static bool costs_little(const choice *c)
     return c->try(c->user, c->out, &plan, &ignored) == MO_OK && plan.tokens_s >= c->least_tokens_s;
 }
 
-/* The most sequences, up to the usual number, that the plan allows with this many positions each. */
+/* The maximum number of sequences, up to the usual number, that the plan allows with this many positions
+ * each. */
 static mo_status choose_parallel(const choice *c, mo_serving_plan *plan, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -59,7 +61,7 @@ static void choose_context(const choice *c, int64_t most)
     c->out->context = least;
 }
 
-/* `most`, or half of it, or half of that. */
+/* Tries `most`, then half of it, and so on. */
 static void choose_kept(const choice *c, int64_t *kept, int64_t most)
 {
     for (int64_t bytes = most; bytes >= KEPT_LEAST; bytes /= 2) {
@@ -96,7 +98,7 @@ mo_status mo_plan_serving(const mo_server_request *asked, bool planned, mo_servi
         choose_context(&c, made_for);
     }
     choose_kept(&c, &out->kept_bytes, asked->kept_bytes);
-    if (least.device) { /* a quarter of it there */
+    if (least.device) { /* the device gets a quarter of it */
         choose_kept(&c, &out->kept_device_bytes, out->kept_bytes / 4);
     }
     return MO_OK;

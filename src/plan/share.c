@@ -14,7 +14,7 @@ int64_t mo_plan_times(int64_t a, int64_t b)
     return __builtin_mul_overflow(a, b, &c) ? INT64_MAX : c;
 }
 
-/* Slots of a size when every size has got `level` bytes for each byte a token reads of it. */
+/* Slots of one size when every size has `level` bytes for each byte a token reads of it. */
 static int64_t slots_at(const mo_plan_share *s, double level)
 {
     if (s->most == 0) {
@@ -59,11 +59,11 @@ static double level_of_all(const mo_plan_share *s, int count)
         const double level = s[i].weight > 0 ? experts * (double)s[i].slot_bytes / s[i].weight : 0;
         most = level > most ? level : most;
     }
-    return 2 * most; /* whatever the rounding */
+    return 2 * most; /* doubled against rounding */
 }
 
-/* All sizes follow one level, the highest that the budget allows, so that a larger budget takes no slot from any:
- * filling up what rounding leaves would. */
+/* All sizes follow one level, the highest within the budget, so that a larger budget never takes a slot from
+ * any size. Filling up the rounding remainder would break that. */
 int64_t mo_plan_share_out(const mo_plan_share *shares, int count, int64_t budget, int32_t *slots)
 {
     double low = 0, high = level_of_all(shares, count);
@@ -90,7 +90,8 @@ static int64_t smaller(int64_t a, int64_t b)
 
 int64_t mo_plan_staging(int64_t stage, int64_t ceiling, int64_t spare, int64_t all)
 {
-    /* A gibibyte runs far enough ahead for any link; small ceilings have better uses for it. */
+    /* One GiB is enough prefetch distance for any link; with small ceilings the memory is better used
+     * elsewhere. */
     const int64_t most = (int64_t)1 << 30, least = mo_plan_times(MO_PLAN_STAGES_LEAST, stage);
     if (all > 0 && spare - all >= least) {
         return least;

@@ -5,7 +5,7 @@
 enum { USED_MOST = 64 };
 
 #define COUNTING_MOST                                                                                        \
-    2e7 /* steps of counting, after which cases that take nearly as long are taken together */
+    2e7 /* counting steps; beyond them, cases that take nearly the same time are merged to limit the work */
 
 double mo_spread_asked(int own, int experts, int used)
 {
@@ -22,8 +22,8 @@ static int least_of(int a, int b)
     return a < b ? a : b;
 }
 
-/* Probability that no rank has more picks than its most: the ways to choose them so, of all ways. Both are scaled by the same, so that they
- * stay numbers. */
+/* Probability that no rank has more picks than its limit in `most`: the number of such choices divided by all
+ * choices. Both are scaled equally to avoid overflow. */
 static double probability(const mo_spread_rank *ranks, int count, int experts, int used,
                           const unsigned char *most, double *work)
 {
@@ -76,8 +76,8 @@ double mo_spread_longest(const mo_spread_rank *ranks, int count, int used)
     if (used > USED_MOST || count > MO_SPREAD_RANKS) {
         return longest_mean(ranks, count, experts, used);
     }
-    while (left >
-           0) { /* the mean is the sum of the steps of t, each with the probability that it takes longer */
+    /* the mean: sum of the steps of t, each times the probability of exceeding it */
+    while (left > 0) {
         double next = INFINITY;
         int sum = 0;
         for (int r = 0; r < count; r++) {

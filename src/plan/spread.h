@@ -1,21 +1,21 @@
-/* Spread: how the experts that a token picks in a layer fall on ranks, each of which has some of them, and how long that takes. All
- * picks are taken as equally likely, and every case is counted. */
+/* Spread: how a token's chosen experts in one layer are distributed over ranks that each have some experts,
+ * and how long that takes. All choices are taken as equally likely, and every case is counted. */
 #ifndef MO_PLAN_SPREAD_H
 #define MO_PLAN_SPREAD_H
 
-enum { MO_SPREAD_RANKS = 256 }; /* most of them */
+enum { MO_SPREAD_RANKS = 256 }; /* maximum ranks */
 
-/* A rank takes fixed + n * each seconds for n of its experts, and nothing for none. */
+/* A rank takes fixed + n * each seconds for n of its experts, and no time for none. */
 typedef struct mo_spread_rank {
     double fixed, each;
     int experts;
 } mo_spread_rank;
 
-/* The mean of what the rank that takes longest takes, for a token that picks this many of all ranks' experts. Of more than 64 picks it is the
- * longest mean. */
+/* Mean time of the slowest rank for a token that picks `used` of all ranks' experts. For more than 64 picks
+ * it is the largest mean of a rank. */
 double mo_spread_longest(const mo_spread_rank *ranks, int count, int used);
 
-/* Probability that a token that picks `used` of `experts` picks one of those `own`. */
+/* Probability that a token that picks `used` of `experts` picks one of these `own`. */
 double mo_spread_asked(int own, int experts, int used);
 
 #endif

@@ -11,7 +11,7 @@ const char *mo_plan_size_text(int64_t bytes, char *text)
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double amount = (double)bytes;
     int unit = 0;
-    while (amount >= 999.5 && unit < 6) { /* three digits are shown at most */
+    while (amount >= 999.5 && unit < 6) { /* show at most three digits */
         amount /= 1024;
         unit++;
     }
@@ -33,8 +33,7 @@ const char *mo_plan_mode_text(const mo_run_plan *plan)
     return "unknown";
 }
 
-/* What would help apart from more memory: the context and the batch, where they alone or together make up for
- * what is missing. */
+/* Suggestions besides more memory: a smaller context or batch, if one or both of them free enough. */
 static const char *remedy(const mo_run_plan *p, int64_t missing)
 {
     const bool context = p->kv > missing, batch = p->work > missing;
@@ -45,7 +44,7 @@ static const char *remedy(const mo_run_plan *p, int64_t missing)
                                      : "use a smaller model: reducing `context` and `batch` is not enough";
 }
 
-/* What to do comes first: a caller may put the model's name before it and cut the end. */
+/* The advice comes first: a caller may prepend the model's name and cut the end. */
 mo_status mo_plan_refuse(const mo_run_plan *p, const mo_plan_advice *a, mo_error *err)
 {
     char need[32], ceiling[32], weights[32], kv[32], work[32], slots[32], rest[32], experts[64] = "",
@@ -55,7 +54,7 @@ mo_status mo_plan_refuse(const mo_run_plan *p, const mo_plan_advice *a, mo_error
         remedy(p, countless ? INT64_MAX : mo_plan_sum(p->used, a->ram_held) - a->ram_ceiling);
     char beside[48] = "", raised[80] = "that", all[32];
     mo_plan_size_text(a->ram - a->ram_held, need);
-    if (a->ram_held > 0) { /* what all need is compared with the ceiling of all */
+    if (a->ram_held > 0) { /* the total of all models is compared with the common ceiling */
         snprintf(beside, sizeof beside, " beside %s of other models", mo_plan_size_text(a->ram_held, all));
         snprintf(raised, sizeof raised, "%s (%" PRId64 " bytes)", mo_plan_size_text(a->ram, all), a->ram);
     }
@@ -82,7 +81,7 @@ mo_status mo_plan_refuse(const mo_run_plan *p, const mo_plan_advice *a, mo_error
         a->ram_held > 0 ? ", close other models" : "", less, weights, kv, work, experts, rest, p->why);
 }
 
-/* A smaller context or step, where that makes up for what VRAM lacks; "": it does not. */
+/* Suggests a smaller context or step if that frees enough VRAM; "": it does not. */
 static const char *device_remedy(const mo_plan_device *d, int64_t missing)
 {
     const bool context = d->kv > missing, batch = d->work > missing;

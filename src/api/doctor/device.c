@@ -1,4 +1,4 @@
-/* The GPU: is there one, is it used, and if not, why. */
+/* The GPU: whether there is one, whether it is used, and why not. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static unsigned long number_of(const char *folder, const char *name, int base)
     return mo_textfile_read(text, sizeof text, "%s/%s", folder, name) ? strtoul(text, NULL, base) : 0;
 }
 
-/* GPUs that could be used, and the first whose slot gives it fewer lanes than both could have. */
+/* Counts usable GPUs and finds the first one whose slot provides fewer lanes than GPU and slot support. */
 static int count_devices(const char *root, unsigned long *has, unsigned long *could)
 {
     enum { NVIDIA = 0x10de, DISPLAY = 0x03 };

@@ -1,4 +1,4 @@
-/* The disk: where the model file is, how it can be read, and whether it was measured. */
+/* The disk: the location of the model file, its read methods, and whether it was measured. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -17,7 +17,8 @@
 
 /* ---- The model's file ------------------------------------------------------------------------- */
 
-/* The type of the file system on a device, from lines "id parent MAJOR:MINOR root mount options [tags] - TYPE ...". */
+/* The file system type of a device, from lines "id parent MAJOR:MINOR root mount options [tags] - TYPE
+ * ...". */
 static bool find_type(const char *root, dev_t device, char *type, size_t bytes)
 {
     char path[512], line[2048], number[64];
@@ -73,7 +74,7 @@ static void look_at_file_system(mo_visit *v, dev_t device)
     }
 }
 
-/* What lies behind the disk of a virtual machine it does not say: virtio calls every one turning. */
+/* A virtual machine's disk does not reveal the real one: virtio reports all as rotating. */
 static bool is_virtual(const char *root, unsigned a, unsigned b)
 {
     char path[512], real[PATH_MAX];
@@ -81,7 +82,7 @@ static bool is_virtual(const char *root, unsigned a, unsigned b)
     return realpath(path, real) && strstr(real, "/virtio");
 }
 
-/* A partition's queue is its disk's. */
+/* A partition uses its disk's queue. */
 static void look_at_disk(mo_visit *v, dev_t device)
 {
     char text[16];

@@ -1,4 +1,4 @@
-/* Memory: pages, what may be locked, limits, nodes, swapping, and who else has it. */
+/* Memory: pages, the lock limit, other limits, NUMA nodes, swapping, and other users. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void look_at_huge_pages(mo_visit *v)
     }
 }
 
-/* Bit 14 of the capabilities is the right to lock as much as one likes. */
+/* Bit 14 of the capabilities (CAP_IPC_LOCK) allows unlimited locking. */
 static bool may_lock_all(const char *root)
 {
     char status[4096], value[64];
@@ -90,7 +90,7 @@ static uint64_t meminfo_bytes(const char *meminfo, const char *key)
     return mo_textfile_value(meminfo, key, value, sizeof value) ? strtoull(value, NULL, 10) << 10 : 0;
 }
 
-/* The process that has most memory, other than this one. */
+/* The process with the most memory, other than this one. */
 static uint64_t largest_process(const char *root, char *name, size_t bytes, long *pid)
 {
     char path[512], text[128];

@@ -1,4 +1,4 @@
-/* The processor: instruction sets, cores, their clock, and who else uses them. */
+/* The processor: instruction sets, cores, their clock, and other users. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/cgroup.h"
 #include "base/textfile.h"
 
-/* Without the newline that the kernel ends its files with. */
+/* Reads a file without its trailing newline. */
 static bool read_word(char *text, size_t bytes, const char *root, const char *path)
 {
     const bool there = mo_textfile_read(text, bytes, "%s%s", root, path);
@@ -49,13 +49,13 @@ static void look_at_cores(mo_visit *v)
     }
 }
 
-/* Drivers that choose the clock themselves call their usual way "powersave"; what they aim at is another file. */
+/* Drivers that choose the clock themselves call their default "powersave"; their goal is in another file. */
 static void look_at_governor(mo_visit *v)
 {
     char governor[64], driver[64], aim[64];
     if (!read_word(governor, sizeof governor, v->root,
                    "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")) {
-        return; /* a virtual machine's, or fixed */
+        return; /* a virtual machine, or a fixed clock */
     }
     read_word(driver, sizeof driver, v->root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver");
     const bool self = strcmp(driver, "intel_pstate") == 0 || strcmp(driver, "amd-pstate-epp") == 0;
@@ -79,7 +79,7 @@ static void look_at_governor(mo_visit *v)
     mo_visit_well(v, "governor", "%s", governor);
 }
 
-/* On battery most laptops run at a fraction of their speed. */
+/* On battery, most laptops run at a fraction of their speed. */
 static void look_at_power(mo_visit *v)
 {
     char path[512], type[32], online[8];

@@ -16,17 +16,17 @@
 #define MIB           ((int64_t)1 << 20)
 #define POINT_MS      100
 #define SWEPT_BYTES   (256 * MIB)
-#define PRODUCT_BYTES (256 * MIB) /* more than any cache of a device holds */
+#define PRODUCT_BYTES (256 * MIB) /* larger than any device cache */
 #define PRODUCT_COLS  4096
 #define TRIPS         64
 #define LAUNCHES      64
 #define ANSWER_NS     INT64_C(2000000000)
-/* Experts of a round, and of those how many cross where some do, each in as many copies. */
+/* Experts per round, how many of them are copied, and in how many copies each. */
 #define EXPERTS       8
 #define CROSSING      4
 #define EXPERT_COPIES 3
-#define SAMPLES       128 /* at most, of each kind */
-/* Number of concurrent copies: enough to leave no gap between them. */
+#define SAMPLES       128 /* maximum of each kind */
+/* Concurrent copies: enough to leave no gap between them. */
 #define QUEUED 8
 
 static const int64_t sizes[MO_PROBE_COPIES] = {MIB / 4, MIB, 4 * MIB, 16 * MIB, 64 * MIB};
@@ -35,7 +35,7 @@ typedef struct probe {
     mo_device *device;
     const mo_probe_device_options *options;
     mo_probe_device_report report;
-    int64_t largest; /* of copies */
+    int64_t largest; /* copy size */
     mo_dstream *stream;
     mo_event *begin, *end;
     mo_daddr memory;
@@ -69,11 +69,12 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Copies of one size, several under way, until the time is up; the best few count, since others may use the machine. */
+/* Copies of one size, several in flight, until the time is up. The best few count, since other programs may
+ * use the machine. */
 static mo_status measure_copies(const probe *p, direction to, void *host, int64_t bytes, double *rate,
                                 mo_error *err)
 {
-    mo_status status = copy(p, to, host, bytes, err); /* the first one reads untouched memory */
+    mo_status status = copy(p, to, host, bytes, err); /* the first copy touches new memory */
     status = status ? status : mo_dstream_wait(p->stream, err);
     const int64_t end = mo_clock_ns() + point_ns(p);
     for (*rate = 0; !status && (*rate == 0 || mo_clock_ns() < end);) {
@@ -125,7 +126,7 @@ static void touch(void *ctx, int64_t begin, int64_t end, int thread)
     memset((uint8_t *)ctx + begin, 0x5A, (size_t)(end - begin));
 }
 
-/* Queues copies for the time of a measurement, as fast as they went alone. */
+/* Queues copies for the time of one measurement, at the rate measured for copies alone. */
 static mo_status queue_copies(probe *p, void *host, int64_t *bytes, mo_error *err)
 {
     const int64_t one = p->largest < 4 * MIB ? p->largest : 4 * MIB;
@@ -139,7 +140,7 @@ static mo_status queue_copies(probe *p, void *host, int64_t *bytes, mo_error *er
     return status ? status : mo_event_record(p->end, p->stream, err);
 }
 
-/* The pool sweeps until the copies are done. */
+/* The pool sweeps memory until the copies are done. */
 static mo_status sweep_beside(probe *p, mo_pool *pool, const uint8_t *memory, int64_t bytes, mo_error *err)
 {
     int64_t copied = 0, swept = 0;
@@ -175,7 +176,7 @@ static double middle(double *rates, int count)
     return count > 0 ? rates[count / 2] : 0;
 }
 
-/* The memory that the pool reads, from one round to the next. */
+/* Memory that the pool reads, advancing from round to round. */
 typedef struct weights {
     mo_probe_round *round;
     const uint8_t *memory;
@@ -202,7 +203,7 @@ static double measure_rounds(const probe *p, weights *w, int64_t expert)
     return middle(rates, count);
 }
 
-/* Copies of experts, as a layer that misses them asks for them. */
+/* Copies experts the way a layer with misses does. */
 static mo_status send_experts(const probe *p, int64_t expert, int64_t from, mo_error *err)
 {
     const int64_t part = expert / EXPERT_COPIES;
@@ -215,7 +216,7 @@ static mo_status send_experts(const probe *p, int64_t expert, int64_t from, mo_e
     return status ? status : mo_event_record(p->end, p->stream, err);
 }
 
-/* The CPU goes on with rounds until the copies are done. */
+/* The CPU computes rounds until the copies are done. */
 static mo_status measure_crossing(const probe *p, weights *w, struct mo_probe_expert *e, mo_error *err)
 {
     double cpu[SAMPLES], link[SAMPLES];
@@ -258,7 +259,7 @@ static mo_status measure_experts(probe *p, mo_pool *pool, const uint8_t *memory,
         e->cpu_bytes_s = measure_rounds(p, &w, expert);
         status = measure_crossing(p, &w, e, err);
     }
-    if (status && p->stream) { /* copies from memory that goes */
+    if (status && p->stream) { /* copies may still use memory that is freed now */
         mo_error ignored;
         mo_dstream_wait(p->stream, &ignored);
     }
@@ -293,7 +294,7 @@ static mo_status measure_both(probe *p, mo_error *err)
 
 /* ---- The device's own memory ---- */
 
-/* Activations of one row, in device memory that holds zeros. Every array begins aligned. */
+/* Lays out activations of one row in zeroed device memory. Every array is aligned. */
 static mo_dacts lay_acts(mo_daddr at, int64_t cols)
 {
     mo_dacts a = {.cols = (int32_t)cols};
@@ -323,7 +324,7 @@ static mo_status measure_product(probe *p, int64_t bytes, mo_error *err)
         .data = memory + (mo_daddr)acts, .type = MO_Q8_0, .rows = (int32_t)rows, .cols = PRODUCT_COLS};
     op.product.y[0] = memory + (mo_daddr)(acts + rows * row);
     op.product.stride[0] = rows;
-    status = status ? status : mo_op_launch(p->stream, &op, err); /* code is loaded, memory is there */
+    status = status ? status : mo_op_launch(p->stream, &op, err); /* loads code and touches memory */
     status = status ? status : mo_dstream_wait(p->stream, err);
     double best = 0;
     for (int64_t begin = mo_clock_ns(); !status && (best == 0 || mo_clock_ns() - begin < point_ns(p));) {
@@ -337,12 +338,12 @@ static mo_status measure_product(probe *p, int64_t bytes, mo_error *err)
     return status;
 }
 
-/* ---- Talk ---- */
+/* ---- Round trips ---- */
 
-/* In pinned memory: what the device writes, and what the host answers. */
+/* In pinned memory: the device's request and the host's reply. */
 typedef struct talk {
     uint32_t flag;
-    uint32_t unused[15]; /* a line of its own */
+    uint32_t unused[15]; /* pads to a cache line */
     mo_dreply reply;
 } talk;
 
@@ -371,7 +372,7 @@ static mo_status launch_trip(const probe *p, mo_daddr seen, int i, mo_error *err
     return status ? status : mo_op_launch(p->stream, &op, err);
 }
 
-/* Answers every question as soon as it is seen, and notes when. */
+/* Answers every request as soon as it is seen, and records the time. */
 static mo_status answer(talk *t, int64_t *seen_ns, mo_error *err)
 {
     for (uint32_t i = 0; i <= TRIPS; i++) {
@@ -431,7 +432,7 @@ static mo_status measure_trips(probe *p, mo_daddr seen, talk *t, mo_error *err)
     }
     status = answer(t, times, err);
     status = status ? status : mo_dstream_wait(p->stream, err);
-    if (!status) { /* from answer to answer; the middle one, since the host may be kept from looking */
+    if (!status) { /* time from reply to reply; the median, since the host may be interrupted */
         for (int i = 0; i < TRIPS; i++) {
             times[i] = times[i + 1] - times[i];
         }
@@ -448,11 +449,12 @@ static mo_status measure_talk(probe *p, mo_error *err)
     mo_daddr seen = 0;
     mo_status status = mo_device_pin(p->device, sizeof(talk), &memory, &seen, err);
     if (status) {
-        return status == MO_ENOMEM ? MO_OK : status; /* no pinned memory at all: nothing to talk in */
+        /* no pinned memory at all: nothing to communicate through */
+        return status == MO_ENOMEM ? MO_OK : status;
     }
     memset(memory, 0, sizeof(talk));
     status = measure_trips(p, seen, memory, err);
-    if (status) { /* what still runs looks there */
+    if (status) { /* running work still reads there */
         mo_dstream_destroy(p->stream);
         p->stream = NULL;
     }
@@ -460,7 +462,7 @@ static mo_status measure_talk(probe *p, mo_error *err)
     return status;
 }
 
-/* ---- The whole ---- */
+/* ---- Everything ---- */
 
 static mo_status prepare(probe *p, mo_error *err)
 {
@@ -514,7 +516,7 @@ mo_status mo_probe_device(mo_device *device, const mo_probe_device_options *opti
     status = status ? status : measure_both(&p, err);
     status = status ? status : measure_product(&p, quarter < PRODUCT_BYTES ? quarter : PRODUCT_BYTES, err);
     status = status ? status : measure_talk(&p, err);
-    mo_dstream_destroy(p.stream); /* waits for what is under way */
+    mo_dstream_destroy(p.stream); /* waits for work in flight */
     mo_event_destroy(p.begin);
     mo_event_destroy(p.end);
     mo_device_free(device, p.memory);

@@ -12,7 +12,7 @@
 
 #define CHUNK_BYTES ((size_t)8 << 20)
 
-/* Noise that a compressing file system cannot make smaller. */
+/* Random bytes that a file system cannot compress. */
 static void fill(uint64_t *chunk, uint64_t *state)
 {
     for (size_t i = 0; i < CHUNK_BYTES / sizeof *chunk; i++) {

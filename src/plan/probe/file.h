@@ -1,5 +1,5 @@
-/* Probe file: a file to measure a disk with: incompressible, on the disk, not in memory, and gone with the
- * process however that ends. */
+/* Probe file: a file for measuring a disk. It is incompressible, on the disk, not in memory, and disappears
+ * when the process ends for any reason. */
 #ifndef MO_PLAN_PROBE_FILE_H
 #define MO_PLAN_PROBE_FILE_H
 
@@ -13,7 +13,7 @@ typedef struct mo_probe_file {
 /* Called regularly; false cancels (MO_ECANCELLED). */
 typedef bool (*mo_probe_file_fn)(void *user);
 
-/* directory NULL: the current one. On failure nothing is left. */
+/* directory NULL: the current one. On failure nothing is left behind. */
 mo_status mo_probe_file_create(const char *directory, int64_t bytes, mo_probe_file_fn go_on, void *user,
                                mo_probe_file *out, mo_error *err);
 void mo_probe_file_remove(mo_probe_file *file);

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/textfile.h"
 
-/* Others may keep a quarter of a core busy, or a tenth of all. */
+/* Other programs may use a quarter of a core, or a tenth of all cores. */
 #define QUARTER 0.25
 #define TENTH   0.1
 
@@ -22,7 +22,7 @@ mo_load mo_load_begin(const char *root)
     unsigned long long user, nice, system, idle, iowait, irq, softirq, steal;
     struct rusage own;
     mo_load load = {.at_ns = mo_clock_ns()};
-    /* Interrupts are left out: they serve our own reads. */
+    /* Interrupts are excluded: they serve our own reads. */
     load.known = mo_textfile_read(text, sizeof text, "%s/proc/stat", root) &&
                  sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
                         &iowait, &irq, &softirq, &steal) == 8 &&

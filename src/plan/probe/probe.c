@@ -21,20 +21,20 @@
 #define FILE_BYTES   ((int64_t)1 << 30)
 #define MEMORY_BYTES ((int64_t)512 << 20)
 #define POINT_MS     250
-/* Sweeps per number of threads; the best counts, since others may use the machine. */
+/* Sweeps per number of threads. The best counts, since other programs may use the machine. */
 #define SWEEPS 4
-/* Of a token's time that goes into products, at least: the rest is attention, norms, choices, and threads that wait for each
- * other. */
+/* Minimum share of a token's time spent on products. The rest is attention, norms, routing and thread
+ * synchronization. */
 #define TOKEN_SHARE 0.9
 #define FEWER_PAY                                                                                            \
-    1.05 /* prompts are better off with all, so fewer threads must be this much faster with one token */
-#define COPY_MOST 1e-3 /* seconds; what takes longer is no link, but a machine that others have */
-/* A layer's misses: eight experts of three matrices. */
+    1.05 /* fewer threads must be this much faster for one token, because prompts run best with all */
+#define COPY_MOST 1e-3 /* seconds; slower is not the link but a busy machine */
+/* Misses of one layer: eight experts of three matrices. */
 #define ENGINE_IN_FLIGHT 24
 #define ENGINE_BLOCK     ((int64_t)1 << 20)
-#define ENGINE_POINTS    4 /* the last measurement is this much longer */
-/* Reads go to places in turn, as they go to slots: memory that no cache holds. (Into a few MiB, the same disk
- * looked a quarter faster than any engine can have it.) */
+#define ENGINE_POINTS    4 /* the last measurement is this many times longer */
+/* Reads cycle through a buffer larger than any cache, as they do through slots. (Into a few MiB, the same
+ * disk looked a quarter faster than it is for the engine.) */
 #define BUFFER_BYTES ((size_t)256 << 20)
 
 static const int64_t blocks[] = {(int64_t)256 << 10, (int64_t)1 << 20, (int64_t)4 << 20};
@@ -75,7 +75,7 @@ static mo_status next(probe *p, const char *what, mo_error *err)
 
 /* ---- Memory ---- */
 
-/* 1, 2, 4, ... and `most`. Returns how many. */
+/* Stores 1, 2, 4, ... and `most`. Returns their number. */
 static int thread_counts(int most, int *counts)
 {
     int n = 0;
@@ -100,7 +100,7 @@ static mo_status measure_threads(probe *p, int threads, uint8_t *memory, int64_t
     if (status) {
         return status;
     }
-    if (first) { /* pages are near the threads that read them, as weights are */
+    if (first) { /* first touch puts pages near the threads that read them, as for weights */
         mo_pool_run(pool, bytes, 1 << 21, touch, memory);
     }
     double best = 0;
@@ -114,7 +114,7 @@ static mo_status measure_threads(probe *p, int threads, uint8_t *memory, int64_t
     return MO_OK;
 }
 
-/* Takes the rates of this many threads if they are the first, or clearly faster. */
+/* Stores the rates of this many threads if they are the first, or clearly faster. */
 static mo_status measure_products(mo_probe_report *r, int threads, bool first, const uint8_t *memory,
                                   int64_t bytes, mo_error *err)
 {
@@ -161,14 +161,14 @@ static mo_status measure_memory(probe *p, const int *counts, int count, mo_error
     if (!status) {
         status = next(p, "products", err);
     }
-    /* All of them and, by default, fewer: for cores that share execution units, half may be enough. */
+    /* All of them and, by default, fewer: if cores share execution units, half may be enough. */
     for (int i = count - 1; i >= 0 && i > count - 4 && !status; i--) {
         if (i == count - 1 || p->options->threads == 0) {
             status = measure_products(r, counts[i], i == count - 1, memory, bytes, err);
         }
     }
     mo_host_free_huge(memory, (size_t)bytes);
-    for (int i = 0; i < r->memory_count / 2; i++) { /* reported in ascending order */
+    for (int i = 0; i < r->memory_count / 2; i++) { /* report in ascending order */
         const struct mo_probe_memory swap = r->memory[i];
         r->memory[i] = r->memory[r->memory_count - 1 - i];
         r->memory[r->memory_count - 1 - i] = swap;
@@ -207,7 +207,7 @@ static mo_status measure_load(const probe *p, mo_disk *disk, int64_t block, int 
     return mo_disk_measure(disk, &load, p->buffer, pace, err);
 }
 
-/* Finds what the files allow. */
+/* Finds the read methods that the files support. */
 static mo_status find_methods(probe *p, mo_error *err)
 {
     mo_disk *disk;
@@ -257,7 +257,7 @@ static mo_status measure_point(probe *p, int64_t block, int depth, bool uring, m
     return status;
 }
 
-/* As the engine would open it, and as busy as a layer that misses everything. */
+/* Opens the disk like the engine and reads as a layer whose experts are all missing. */
 static mo_status measure_engine(probe *p, mo_error *err)
 {
     mo_disk *disk;
@@ -291,7 +291,7 @@ static mo_status measure_disk(probe *p, mo_error *err)
     }
     memset(p->buffer, 0, BUFFER_BYTES);
     mo_status status = find_methods(p, err);
-    p->total += BLOCKS * DEPTHS * (1 + p->uring_offered) - 2 * BLOCKS * DEPTHS; /* as it turned out */
+    p->total += BLOCKS * DEPTHS * (1 + p->uring_offered) - 2 * BLOCKS * DEPTHS; /* correct the total */
     for (int uring = 0; uring < (p->uring_offered ? 2 : 1) && !status; uring++) {
         for (int i = 0; i < BLOCKS * DEPTHS && !status; i++) {
             status = measure_point(p, blocks[i / DEPTHS], depths[i % DEPTHS], uring, err);
@@ -324,9 +324,9 @@ static mo_status measure_device(probe *p, mo_error *err)
     return mo_probe_device(p->options->device, &options, &p->report->device, err);
 }
 
-/* ---- The whole ---- */
+/* ---- Everything ---- */
 
-/* With files that are there, or one made for it. */
+/* Uses the given files, or creates one. */
 static mo_status measure_files(probe *p, mo_error *err)
 {
     const mo_probe_setup *o = p->options;
@@ -364,7 +364,7 @@ mo_status mo_probe_run(const mo_probe_setup *options, mo_probe_report *out, mo_e
                .report = &report,
                .total = count + 1 + 2 * BLOCKS * DEPTHS + 1 + (options->device ? MO_PROBE_DEVICE_STEPS : 0)};
     const mo_load load = mo_load_begin("");
-    mo_status status = measure_files(&p, err); /* first: a wrong path shows at once */
+    mo_status status = measure_files(&p, err); /* first, so that a wrong path fails at once */
     if (!status) {
         status = measure_memory(&p, counts, count, err);
     }
@@ -381,8 +381,8 @@ mo_status mo_probe_run(const mo_probe_setup *options, mo_probe_report *out, mo_e
 
 _Static_assert(sizeof(((mo_rates *)0)->device) == sizeof(((mo_probe_device_report *)0)->name), "names fit");
 
-/* Fixed cost of a copy: of the two smallest sizes, for which it matters most, the one that others on the
- * machine disturbed less. */
+/* Fixed cost of a copy, from the two smallest sizes, where it matters most. The smaller value counts: other
+ * programs disturbed it less. */
 static double copy_seconds(const mo_probe_device_report *d)
 {
     double least = 0;

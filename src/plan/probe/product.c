@@ -1,4 +1,4 @@
-/* How fast products read weights: what plans expect of the CPU. */
+/* Measures the rate of products reading weights, which plans expect of the CPU. */
 #include "plan/probe/product.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { COLS = 2048, ROUNDS = 3, GROUP = 64 };
 
-/* A format of each kind that files are full of: nibbles with minima, six bits with halves, bytes, nibbles with a table. */
+/* One format of each common kind: nibbles with minima, six bits with halves, bytes, nibbles with a table. */
 static const mo_type formats[] = {MO_Q4_K, MO_Q6_K, MO_Q8_0, MO_MXFP4};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -48,7 +48,7 @@ static double rate_of(mo_pool *pool, work *w, mo_type type, int64_t bytes)
     return best;
 }
 
-/* Activations that are all the same number serve: products take the same time for any. */
+/* All activations are equal: the time of products does not depend on values. */
 static void fill(mo_acts *acts, const mo_kernels *kernels)
 {
     for (int64_t i = 0; i < COLS; i++) {
@@ -65,8 +65,8 @@ mo_status mo_probe_product(mo_pool *pool, bool interleaved, const uint8_t *memor
     if (status != MO_OK) {
         return status;
     }
-    const int64_t rows =
-        bytes / mo_format_row_bytes(mo_format_of(MO_MXFP4), COLS); /* the most: they are the shortest */
+    /* the maximum: its rows are the shortest */
+    const int64_t rows = bytes / mo_format_row_bytes(mo_format_of(MO_MXFP4), COLS);
     const size_t acts_bytes = mo_acts_bytes(1, COLS),
                  scratch_bytes = sizeof(mo_scratch) * (size_t)mo_pool_threads(pool);
     const size_t size = acts_bytes + scratch_bytes + sizeof(float) * (size_t)rows;

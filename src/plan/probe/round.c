@@ -10,7 +10,7 @@
 #include "numeric/kernels.h"
 #include "numeric/ops.h"
 
-/* The format of most files; rows as long as those of small experts. */
+/* The most common format; rows as long as those of small experts. */
 enum { COLS = 2048, GROUP = 64 };
 static const mo_type type = MO_Q4_K;
 

@@ -1,4 +1,4 @@
-/* Caller: who asks, for what belongs to clients: prefixes, sequences, running answers. */
+/* Caller: the client that sends a request; it owns prefixes, sequences and running answers. */
 #ifndef SRV_CALLER_H
 #define SRV_CALLER_H
 
@@ -6,11 +6,11 @@
 #include <stdint.h>
 
 typedef struct srv_caller {
-    uint64_t owner; /* a number of the client's identity; 0: without keys, or where keys share prefixes */
-    bool admin;     /* may see and change what belongs to others; always so without keys */
+    uint64_t owner; /* number of the client's identity; 0: no keys, or prefixes are shared between keys */
+    bool admin;     /* may see and change what others own; always true without keys */
 } srv_caller;
 
-/* What belongs to owner 0 is for all: with keys that is what the server itself computed (--warm). */
+/* Owner 0's property is shared by all: with keys it is what the server itself computed (--warm). */
 static inline bool srv_owner_shares(uint64_t owner, uint64_t with)
 {
     return owner == 0 || owner == with;

@@ -1,4 +1,4 @@
-/* Place: see place.h. */
+/* Field: see field.h. */
 #include "server/common/field.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* HTTP: listens, reads requests, checks what every request must pass (length, Host, origin, key), finds its route and sends
- * the answer. One thread per socket does all of it and never waits: a request that is being worked on sleeps. */
+/* HTTP: listens, reads requests, runs the checks for all requests (length, Host, origin, key), finds the
+ * route and sends the answer. One thread per socket does all of this and never blocks: the connection of a
+ * running request is suspended. */
 #ifndef SRV_HTTP_H
 #define SRV_HTTP_H
 
@@ -13,40 +14,42 @@
 typedef struct srv_http srv_http;
 
 typedef struct srv_http_options {
-    const srv_route_table *tables; /* ends with NULL */
+    const srv_route_table *tables; /* NULL-terminated */
     srv_keys *keys;
     srv_origins origins;
-    int64_t body_bytes; /* most of a request */
+    int64_t body_bytes; /* maximum request body */
     int64_t header_bytes;
-    int connections; /* at once */
-    int per_address; /* of them from one address */
+    int connections; /* maximum at once */
+    int per_address; /* maximum from one address */
     double header_s, idle_s;
-    double body_ahead_s; /* a body that came fast may pause for so long (connections.h) */
-    int silent_s;        /* a client that takes nothing of its answer for so long is cut off; 0: 120 */
+    double body_ahead_s; /* maximum pause of a body that arrived fast (connections.h) */
+    int silent_s;        /* a client that reads nothing for this long is disconnected; 0: 120 */
     int heartbeat_ms;
-    const char *prefix;                    /* before every path, as "/llm"; "" or NULL: none */
+    const char *prefix;                    /* prepended to every path, such as "/llm"; "" or NULL: none */
     const char *tls_key, *tls_certificate; /* contents of PEM files; NULL: no TLS */
     bool log_requests;
 } srv_http_options;
 
-/* Takes the sockets over. Strings and tables stay the caller's and outlive it. */
+/* Takes ownership of the sockets. Strings and tables belong to the caller and must outlive it. */
 mo_status srv_http_open(const srv_http_options *options, srv_socket *sockets, int count, srv_http **out,
                         mo_error *err);
 
-/* Takes no more connections and refuses new requests with 503, also on connections that are open. */
+/* Accepts no more connections and rejects new requests with 503, also on open connections. */
 void srv_http_quiesce(srv_http *http);
-/* Waits until no client waits for an answer, or this many seconds. True: none does. */
+/* Waits until no client waits for an answer, at most this many seconds. Returns true if none does. */
 bool srv_http_drain(srv_http *http, double seconds);
-/* Every client that still waits counts as gone. Waits for the handlers, but not without limit. True: no request is left and
- * everything is freed. False: a handler did not end within seconds; what it uses is still there, and the process should end. */
+/* Treats all waiting clients as disconnected and waits a limited time for the handlers. Returns true if no
+ * request is left and everything is freed. False: a handler did not end in time; its data is still allocated,
+ * and the process should exit. */
 bool srv_http_close(srv_http *http);
 
 typedef struct srv_http_report {
     int connections, busy;
-    uint64_t requests, refused, abandoned; /* answered; with 4xx by the listener itself; whose clients left */
-    uint64_t status[6];                    /* answers by hundreds: status[2] of 2xx */
+    /* answered; rejected with 4xx by the listener; disconnected by the client */
+    uint64_t requests, refused, abandoned;
+    uint64_t status[6]; /* answers by hundreds: status[2] counts 2xx */
     uint64_t bytes_in, bytes_out;
-    int64_t body_bytes; /* of requests that have come and are not answered */
+    int64_t body_bytes; /* bodies of received and unanswered requests */
 } srv_http_report;
 void srv_http_describe(srv_http *http, srv_http_report *out);
 

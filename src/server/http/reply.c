@@ -83,7 +83,7 @@ void srv_reply_refusal(srv_request *q, srv_fault_kind kind, const char *param, c
     srv_request_end(q);
 }
 
-/* Stream: an answer that is given piece by piece (request.h), and read as the client takes it (exchange.h). */
+/* Stream: an answer sent in pieces (request.h), read as the client takes it (request_state.h). */
 
 enum { STREAM_BOUND = 1 << 20, STREAM_MOST = 16 << 20 };
 

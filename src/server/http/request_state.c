@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "server/common/body.h"
 
-/* Exchange state: the listener's side of a request (exchange.h). */
+/* The listener's side of a request (request_state.h). */
 
 /* ---- From arrival to the handler ---- */
 

@@ -1,5 +1,5 @@
-/* Request state: a request and its answer, as those share it who make both sides of it (request_state.c, reply.c): what the
- * listener calls, and the struct. Handlers use request.h alone. */
+/* Request state: the struct of a request and the functions that the listener calls, for request_state.c and
+ * reply.c. Handlers use only request.h. */
 #ifndef SRV_REQUEST_STATE_H
 #define SRV_REQUEST_STATE_H
 
@@ -12,7 +12,7 @@
 #include "server/http/routes.h"
 #include "server/http/target.h"
 
-/* Fields: the fields of a header, in their order. */
+/* Fields: header fields in order. */
 
 typedef struct srv_header_fields {
     struct srv_header_field {
@@ -20,68 +20,69 @@ typedef struct srv_header_fields {
     } * item;
     int count;
     size_t capacity;
-} srv_header_fields; /* begins as all zeros */
+} srv_header_fields; /* zero-initialized */
 
-/* Copies both. False: out of memory. */
+/* Copies name and value. Returns false if out of memory. */
 bool srv_header_fields_add(srv_header_fields *fields, const char *name, const char *value);
 void srv_header_fields_free(srv_header_fields *fields);
 
-/* Exchange: the side of a request that the listener sees: it is made from what arrives, and its answer is read from it.
- * Handlers use request.h alone; both are made of exchange_state.h. */
+/* Listener side: creates a request from received data and reads the answer from it. Handlers use only
+ * request.h. */
 
-/* Callbacks to the owner of the connection. All are called without any lock of the request but the one named. */
+/* Callbacks to the owner of the connection, called without a lock of the request unless stated. */
 typedef struct srv_request_host {
     void *user;
-    /* There is something to send after a time when there was nothing: called once for each time the connection was put to
-     * sleep, with the request locked. */
+    /* Data to send became available: called once per suspension of the connection, with the request
+     * locked. */
     void (*wake)(void *user, void *connection);
-    /* Both sides are done with the request, which is freed afterwards. */
+    /* Both sides are done with the request; it is freed afterwards. */
     void (*finished)(void *user, srv_request *q);
 } srv_request_host;
 
-/* A request on its way: the target as it was sent. NULL: out of memory. Two hold it: the connection until
- * srv_request_drop(), and from srv_request_dispatch() on the handler. */
+/* Creates a request with the target as received. NULL: out of memory. Two hold references: the connection
+ * until srv_request_drop(), and the handler from srv_request_dispatch() on. */
 srv_request *srv_request_open(const srv_request_host *host, void *connection, const char *target);
-/* Takes the target apart. False with a fault where it makes no sense. */
+/* Parses the target. Returns false with a fault if it is invalid. */
 bool srv_request_parse(srv_request *q, const char *method, srv_fault *fault);
-/* The host that the target names itself, where it is a whole URL; NULL: none. */
+/* The host in the target, if the target is a complete URL; NULL: none. */
 const char *srv_request_authority(const srv_request *q);
-/* One more holder, and one less. */
+/* Take and drop a reference. */
 void srv_request_hold(srv_request *q);
 void srv_request_release(srv_request *q);
 
-/* Header fields in any order, before the handler sees it. False: out of memory. */
+/* Adds a header field, before the handler runs. Returns false if out of memory. */
 bool srv_request_add_header(srv_request *q, const char *name, const char *value);
-/* More of the body. False when it is larger than `limit`; then it is forgotten. */
+/* Appends to the body. Returns false if it exceeds `limit`; it is then discarded. */
 bool srv_request_add_body(srv_request *q, const char *bytes, size_t length, size_t limit);
 void srv_request_set_client(srv_request *q, const char *client, const srv_key_owner *holder);
-/* The i-th {} of the pattern; i ascends from 0. */
+/* Text matched by the i-th {} of the pattern; call with ascending i from 0. */
 bool srv_request_add_part(srv_request *q, const char *text, size_t length);
 void srv_request_set_heartbeat(srv_request *q, int heartbeat_ms);
 
-/* From here on the handler holds it as well. */
+/* Adds the handler's reference. */
 void srv_request_dispatch(srv_request *q);
 
-/* Is there an answer, or the beginning of one? If not, the connection sleeps until `wake`: *slept tells, and `sleep` was
- * called with the request locked, so that no wake is lost. */
+/* True if there is an answer, or the start of one. Otherwise the connection is suspended until `wake`: *slept
+ * is set, and `sleep` was called with the request locked, so that no wake is lost. */
 bool srv_request_answered(srv_request *q, void (*sleep)(void *connection), bool *slept);
 int srv_request_status(const srv_request *q);
 bool srv_request_streams(const srv_request *q);
 const char *srv_request_content_type(const srv_request *q);
-/* The whole body of an answer that is no stream. */
+/* The complete body of an answer that is not a stream. */
 mo_text srv_request_answer(const srv_request *q);
-/* Header fields that the handler added: false past the last. */
+/* Header fields added by the handler; returns false past the last. */
 bool srv_request_reply_header(const srv_request *q, int index, const char **name, const char **value);
-/* Takes bytes of a stream. 0: none now, the connection was put to sleep; -1: the end; -2: the client has left. */
+/* Reads bytes of a stream. 0: none now, the connection was suspended; -1: the end; -2: the client has
+ * disconnected. */
 int64_t srv_request_read(srv_request *q, char *to, size_t size, void (*sleep)(void *connection));
-/* A heartbeat where one is due; tells how many milliseconds until the next, -1: none. */
+/* Queues a heartbeat if one is due. */
 void srv_request_beat(srv_request *q, int64_t now_ns);
 
-/* The client has left: calls the registered callback, and wakes a sleeping connection. */
+/* The client has disconnected: calls the registered callback and wakes a suspended connection. */
 void srv_request_leave(srv_request *q);
-/* The connection is done with it; `whole`: everything was sent. */
+/* The connection is done with the request; `whole`: everything was sent. */
 void srv_request_drop(srv_request *q, bool whole);
-/* How it went, for the log. */
+/* The outcome, for the log. */
 typedef struct srv_request_outcome {
     bool whole, gone;
     int status;
@@ -91,8 +92,7 @@ typedef struct srv_request_outcome {
 } srv_request_outcome;
 void srv_request_describe(const srv_request *q, srv_request_outcome *out);
 
-/* Exchange state: a request and its answer, as those who make both sides of it share it: exchange_state.c, question.c,
- * reply.c and stream.c alone. */
+/* The struct, only for request_state.c and reply.c. */
 
 typedef enum srv_answer_state { ANSWER_NONE, ANSWER_WHOLE, ANSWER_STREAM } srv_answer_state;
 
@@ -102,7 +102,7 @@ struct srv_request {
     int64_t begun_ns;
     _Atomic int holders;
 
-    /* What was asked: constant once the handler runs. */
+    /* The request: constant once the handler runs. */
     char method[16];
     char *raw_target;
     srv_target target;
@@ -115,26 +115,26 @@ struct srv_request {
     int heartbeat_ms;
     srv_shape shape;
 
-    pthread_mutex_t mutex; /* of what follows */
-    void *connection;      /* NULL: it has been dropped */
+    pthread_mutex_t mutex; /* protects the following */
+    void *connection;      /* NULL: dropped */
     bool sleeping, whole;
     _Atomic bool gone;
     srv_answer_state answer;
     int status;
     char content_type[64];
     srv_header_fields reply_headers;
-    srv_writer bytes; /* a whole answer, or what waits of a stream: from `head` on */
+    srv_writer bytes; /* complete answer, or the unsent part of a stream: from `head` on */
     size_t head;
     bool closed, over;
     srv_stream_kind kind;
-    int64_t beat_ns, said_ns; /* heartbeats; when something was said last */
+    int64_t beat_ns, said_ns; /* last heartbeat; last output */
     uint64_t bytes_out;
     size_t text_held; /* srv_request_hold_text() */
     srv_answer_note note;
     char note_model[128], note_finish[24];
 
-    /* Held while one of the functions below runs, so that srv_request_end() can wait for it; may be taken again by the
-     * same thread. Never taken with `mutex` held. */
+    /* Held while one of the callbacks below runs, so that srv_request_end() can wait for it. Recursive. Never
+     * taken with `mutex` held. */
     pthread_mutex_t calls;
     void (*on_gone)(void *user);
     void *gone_user;
@@ -142,9 +142,9 @@ struct srv_request {
     void *drained_user;
 };
 
-/* Wakes the connection if it sleeps. With `mutex` held. */
+/* Wakes the connection if it is suspended. Requires `mutex`. */
 void srv_request_wake(srv_request *q);
-/* Tells who wanted to know that the client has left. */
+/* Calls the callback for a disconnected client. */
 void srv_request_notify_gone(srv_request *q);
 
 #endif

@@ -1,4 +1,4 @@
-/* Salt: makes hashes of keys useless without it. */
+/* Salt: a random salt for hashes of keys. */
 #ifndef SRV_SALT_H
 #define SRV_SALT_H
 
@@ -6,8 +6,8 @@
 
 enum { SRV_SALT_BYTES = 32 };
 
-/* The salt (of SRV_SALT_BYTES) of a directory, made where there is none, so that clients are the same ones after a restart. NULL, or a directory in
- * which it cannot be kept (which the log says): a new one. */
+/* The salt (SRV_SALT_BYTES) of a directory, created if missing, so that clients keep their identity across
+ * restarts. A new salt if directory is NULL or not writable (logged). */
 void srv_salt_get(const char *directory, uint8_t *salt);
 
 #endif

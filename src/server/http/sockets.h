@@ -1,4 +1,4 @@
-/* Sockets: where the server can be reached: TCP addresses, unix sockets, and what systemd hands over. */
+/* Sockets: the server's listening sockets: TCP addresses, unix sockets, and those passed by systemd. */
 #ifndef SRV_SOCKETS_H
 #define SRV_SOCKETS_H
 
@@ -15,8 +15,8 @@ typedef struct srv_socket {
     char path[108]; /* of a unix socket of ours, removed when it ends; "" otherwise */
 } srv_socket;
 
-/* Listens on every address of a host (a name, an address, "" or "*" for all) and a port (0: one that is free; what it
- * became is in the name). Adds to list[*count]. MO_EIO says what is in the way. */
+/* Listens on every address of a host (a name, an address, "" or "*" for all) and a port (0: a free one; the
+ * name contains it). Appends to list[*count]. MO_EIO describes the problem. */
 mo_status srv_sockets_tcp(const char *host, int port, bool tls, srv_socket *list, int *count, mo_error *err);
 /* Makes a unix socket that only this user's programs may use. One without a listener is replaced. */
 mo_status srv_sockets_unix(const char *path, srv_socket *list, int *count, mo_error *err);

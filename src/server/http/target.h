@@ -1,4 +1,4 @@
-/* Target: the path and the query of a request line, decoded, and the host that it names where it is a whole URL. */
+/* Target: parses a request line's target: decoded path and query, and the host if it is a complete URL. */
 #ifndef SRV_TARGET_H
 #define SRV_TARGET_H
 
@@ -9,16 +9,16 @@ enum { SRV_QUERIES = 32 };
 
 typedef struct srv_target {
     char *path;
-    char *authority; /* of "http://host:port/path", which is what clients of proxies send; NULL: none */
+    char *authority; /* of "http://host:port/path", which clients of proxies send; NULL: none */
     struct srv_query {
         char *name, *value;
     } queries[SRV_QUERIES];
     int query_count;
-    char *memory; /* what the path and the queries point into */
+    char *memory; /* storage of the path and the queries */
 } srv_target;
 
-/* False where it makes no sense: no path, %-sequences that are none, a zero byte, too many parameters; *why (a constant)
- * then says so, NULL: memory ran out. */
+/* Returns false if the target is invalid: no path, invalid %-sequences, a zero byte, too many parameters.
+ * *why (a constant) gives the reason; NULL: out of memory. */
 bool srv_target_parse(const char *text, srv_target *out, const char **why);
 void srv_target_free(srv_target *target);
 

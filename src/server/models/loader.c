@@ -1,4 +1,4 @@
-/* Loader: see loader.h. */
+/* Loader: see model_list.h. */
 #include <malloc.h>
 #include <string.h>
 

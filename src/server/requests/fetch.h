@@ -1,5 +1,5 @@
-/* Fetch: a file of another server, whose address a client sent, for servers that are asked to do so: http and https alone, within limits of size
- * and time, and never from this machine or a network that is not everybody's. */
+/* Fetch: downloads a URL sent by a client, if the server is configured to. Only http and https, with limits
+ * on size and time, and never from this machine or a non-public network. */
 #ifndef SRV_FETCH_H
 #define SRV_FETCH_H
 
@@ -12,28 +12,28 @@
 struct ifaddrs;
 struct sockaddr;
 
-/* May a connection be made to it? */
+/* Returns true if connecting to the address is allowed. */
 typedef bool (*srv_address_rule)(const struct sockaddr *address);
 
-/* Only addresses of the public internet: none of this machine, of private, shared or link-local networks, of documentation or groups, and none that
- * holds such an address of the other kind. */
+/* Only public internet addresses: none of this machine, of private, shared or link-local networks, of
+ * documentation or multicast ranges, and none that embeds such an address of the other family. */
 bool srv_address_public(const struct sockaddr *address);
 
-/* Is it one of those that getifaddrs() gave? */
+/* True if the address is in a getifaddrs() list. */
 bool srv_address_among(const struct sockaddr *address, const struct ifaddrs *list);
 
 typedef struct srv_fetch_options {
-    srv_address_rule allowed; /* is asked of every address after names are resolved, of redirects too */
+    srv_address_rule allowed; /* checked for every address after name resolution, also of redirects */
     size_t bytes_most;
-    double seconds; /* for all of it */
+    double seconds; /* in total */
 } srv_fetch_options;
 
-/* Can this build do it? */
+/* True if this build supports fetching. */
 bool srv_fetch_supported(void);
 
-/* The bytes; free() *bytes. Redirects are followed on the same host. MO_EINVAL: no address that may be fetched; MO_EIO: it could not be,
- * *busy: because too many others are being fetched; MO_ENOSPC: it is too large; MO_ECANCELLED: the thread's work is no longer wanted
- * (mo_interrupt_set()); MO_ENOMEM. */
+/* Fetches a file; the caller frees *bytes. Redirects are followed on the same host. MO_EINVAL: the URL may
+ * not be fetched. MO_EIO: fetching failed; *busy: because of too many concurrent fetches. MO_ENOSPC: too
+ * large. MO_ECANCELLED: the thread's work is no longer wanted (mo_interrupt_set()). MO_ENOMEM. */
 mo_status srv_fetch(const char *url, size_t length, const srv_fetch_options *options, uint8_t **bytes,
                     size_t *size, bool *busy, mo_error *err);
 

@@ -1,5 +1,5 @@
-/* Generation: one request for text on its way from its JSON to its answer. A dialect reads the request into it and brings a
- * writer, which writes the answer, whole or as a stream; everything between is the same for all. */
+/* Generation: one request for text from its JSON to its answer. A dialect reads the request into it and
+ * provides a writer for the answer, complete or as a stream; everything in between is shared. */
 #ifndef SRV_GENERATION_H
 #define SRV_GENERATION_H
 
@@ -16,53 +16,53 @@
 #include "server/requests/rendering.h"
 #include "server/scheduler/job.h"
 
-enum { SRV_PROMPTS_MAX = 64 }; /* of one request */
+enum { SRV_PROMPTS_MAX = 64 }; /* per request */
 
 typedef struct srv_generation srv_generation;
 
-/* What requests for text share: the owner of the dialects' routes. It lives as long as the server. */
+/* State shared by all requests for text: the owner of the dialects' routes. Lives as long as the server. */
 typedef struct srv_generator {
     srv_models *models;
-    struct srv_running *running;       /* NULL: nobody else can stop an answer */
-    struct srv_call_index *call_index; /* NULL: answers that come back are taken as text */
+    struct srv_running *running;       /* NULL: no one else can stop an answer */
+    struct srv_call_index *call_index; /* NULL: returned answers are processed as text */
     struct srv_traces *traces;
-    bool image_urls; /* pictures are fetched from other servers */
+    bool image_urls; /* images may be fetched from other servers */
 } srv_generator;
 
-/* How a dialect writes. All write to `out`, on whichever thread has the event, one at a time. */
+/* How a dialect writes. All functions write to `out`, on the thread that has the event, one at a time. */
 typedef struct srv_dialect_writer {
     srv_stream_kind stream;
-    /* A stream: what comes before the first event; what an event of a choice adds (already taken by it; `fresh`: it began
-     * an item); what comes last; and how an error is written instead. */
+    /* A stream: output before the first event; for an event of a choice (already added to it; `fresh`: it
+     * started an item); at the end; and for an error instead. */
     void (*begin)(srv_generation *g, srv_writer *out);
     void (*event)(srv_generation *g, size_t choice, const srv_event *event, bool fresh, srv_writer *out);
     void (*end)(srv_generation *g, srv_writer *out);
     void (*fail)(srv_generation *g, const srv_fault *fault, srv_writer *out);
-    /* Of an event's tokens, what the whole answer will tell of them; NULL: nothing. */
+    /* Stores data of an event's tokens for the complete answer; NULL: nothing. */
     void (*keep)(srv_generation *g, srv_choice *choice, const srv_event *event);
-    /* The whole answer. */
+    /* The complete answer. */
     void (*whole)(srv_generation *g, srv_writer *out);
 } srv_dialect_writer;
 
 /* Earlier answers, for the responses API: see response_input.h. */
 typedef struct srv_history {
-    struct srv_response_store *kept; /* NULL: none are kept */
+    struct srv_response_store *kept; /* NULL: none are stored */
     json_t *before;                  /* items before the request's own; NULL: none */
-    size_t bytes;                    /* of these */
-    bool store;                      /* the answer is kept */
+    size_t bytes;                    /* of `before` */
+    bool store;                      /* store the answer */
 } srv_history;
 
 typedef struct srv_generation_times {
     int64_t created;  /* Unix time */
-    int64_t begun_ns; /* when it came, by the monotonic clock */
-    int64_t load_ns;  /* how long it waited for its model */
+    int64_t begun_ns; /* arrival, monotonic clock */
+    int64_t load_ns;  /* time waiting for the model */
 } srv_generation_times;
 
-/* How it may end early. */
+/* Ways to end early. */
 typedef struct srv_generation_stops {
     bool listed;         /* others can stop it */
     atomic_bool stopped; /* on request: the text so far is the answer */
-    atomic_bool ending;  /* by the server's end: it is not complete */
+    atomic_bool ending;  /* by server shutdown: the answer is incomplete */
     atomic_bool gone;
     atomic_uint drained;
 } srv_generation_stops;
@@ -82,7 +82,7 @@ struct srv_generation {
     const srv_dialect_writer *writer;
     srv_dialect dialect;
 
-    /* What was asked. */
+    /* The request. */
     json_t *root;
     int64_t root_held; /* see body.h */
     bool large;        /* the body */
@@ -93,71 +93,72 @@ struct srv_generation {
     srv_conversation conversation;
     srv_history history;
 
-    /* What the engine is asked. */
+    /* The engine's input. */
     srv_tokens prompts[SRV_PROMPTS_MAX];
     size_t prompt_count;
-    bool several;               /* prompts came as a list */
-    bool raw;                   /* no chat: text as the model says it */
-    bool in_thought;            /* the prompt ended inside a thought */
-    uint64_t call_conversation; /* the conversation's number, for calls that come back; see recall.h */
+    bool several;    /* prompts came as a list */
+    bool raw;        /* plain completion, no chat */
+    bool in_thought; /* the prompt ends inside a thought */
+    /* number of the conversation, to recognize returned calls; see token_replay.h */
+    uint64_t call_conversation;
     mo_grammar *grammar;
     char *tools_text; /* the tools as JSON */
-    char *unenforced; /* what of schemas is not enforced, and of a history left out: lines; NULL: nothing */
+    char *unenforced; /* unenforced schema parts and dropped history parts, one per line; NULL: none */
 
-    /* What the answer says of itself. */
+    /* Metadata of the answer. */
     char id[64];
     srv_generation_times times;
     const char *model; /* its id */
     char fingerprint[64];
-    srv_writer prefix; /* of the dialect writer: what every chunk begins with */
+    srv_writer prefix; /* for the dialect writer: the start of every chunk */
 
-    /* The answer: choices prompt by prompt. */
+    /* The answer: choices ordered by prompt. */
     srv_choice *choices;
     size_t choice_count;
     srv_usage usage; /* of all jobs */
     srv_timings timings;
-    int64_t sequence; /* of the dialect writer: numbers of its events */
+    int64_t sequence; /* for the dialect writer: event numbers */
 
-    /* The way between: see generation.c. */
+    /* Processing state: see generation.c. */
     pthread_mutex_t lock;
     _Atomic uint64_t jobs[SRV_PROMPTS_MAX];
     srv_request_job running[SRV_PROMPTS_MAX];
     size_t running_count;
     bool starting, streaming, failed;
-    struct srv_trace *trace; /* NULL: not wanted */
+    struct srv_trace *trace; /* NULL: not requested */
     srv_generation_stops stops;
     srv_writer out;
 };
 
-/* Reads the body and holds the model it names. NULL: the request has been answered. */
+/* Reads the body and references the model it names. NULL: the request has been answered. */
 srv_generation *srv_generation_open(const srv_generator *generator, srv_request *request, srv_dialect dialect,
                                     const srv_dialect_writer *writer);
 /* Answers with g->fault and closes. */
 void srv_generation_refuse(srv_generation *g);
-/* Closes without an answer: it has been given. */
+/* Closes after an answer was given. */
 void srv_generation_close(srv_generation *g);
 
-/* The generation parameters of the object (the request, or its options), over the server's defaults. */
+/* Reads the generation parameters of the object (the request, or its options) over the server's defaults. */
 bool srv_generation_parameters(srv_generation *g, const srv_field *object);
-/* Renders and tokenizes the conversation, or takes the prompts of a field; both check that they fit. */
+/* Renders and tokenizes the conversation, or reads the prompts of a field; both check the length. */
 bool srv_generation_chat(srv_generation *g);
 bool srv_generation_text(srv_generation *g, const srv_field *prompt);
-/* Makes the grammar that tools and format ask for. */
+/* Builds the grammar for tools and format. */
 bool srv_generation_constrain(srv_generation *g);
-/* Hands it to the engine; answers, now or later, and closes. */
+/* Submits to the engine; answers, now or later, and closes. */
 void srv_generation_start(srv_generation *g);
 
-/* Was a choice ended by something other than the model or a stop string: a limit, or a request to stop? */
+/* True if a choice was ended by a limit or a stop request, not by the model or a stop string. */
 bool srv_generation_is_cut(const srv_generation *g, const srv_choice *choice);
 
-/* For dialect writers: probabilities as in chats; the same unless a stream has already sent them; ids. */
+/* For dialect writers: stores probabilities as in chats; the same unless already streamed; token ids. */
 void srv_keep_probabilities(srv_generation *g, srv_choice *choice, const srv_event *event);
 void srv_keep_unsent(srv_generation *g, srv_choice *choice, const srv_event *event);
 void srv_keep_tokens(srv_generation *g, srv_choice *choice, const srv_event *event);
-/* The text of a prompt's tokens, as a string. */
+/* The text of a prompt's tokens, as a JSON string. */
 void srv_put_prompt(srv_writer *w, const srv_generation *g, size_t prompt);
 
-/* The rendered conversation, for those who only want to see or count it; to be freed in any case. */
+/* Renders the conversation only to show or count it; free the result in any case. */
 bool srv_generation_render(srv_generation *g, srv_rendering *out);
 
 #endif

@@ -1,11 +1,13 @@
-/* Known fields: what the clients of every dialect can say in a request. A field that changes the text is honoured (read elsewhere), or
- * refused here by its name, unless its value asks for nothing. Fields that nobody knows are logged, once each. */
+/* Known fields: the request fields that clients of each dialect may send. A field that affects the text is
+ * supported (read elsewhere), or rejected here by name unless its value has no effect. Unknown fields are
+ * logged once each. */
 #ifndef SRV_KNOWN_FIELDS_H
 #define SRV_KNOWN_FIELDS_H
 
 #include "server/requests/parameters.h"
 
-/* False: the object has a field that asks for what cannot be served. options: it is the options of Ollama's request. */
+/* Returns false if the object has a field with an unsupported value. options: the object is the options of an
+ * Ollama request. */
 bool srv_known_fields_check(const srv_field *object, srv_dialect dialect, bool options);
 
 #endif

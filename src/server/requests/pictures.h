@@ -1,5 +1,5 @@
-/* Pictures: those of a request, from what clients write to what a model reads. A conversation's messages have a part
- * {"type":"image"} for each, in the same order. */
+/* Pictures: the images of a request, from the client's encoding to the model's input. Each has a part
+ * {"type":"image"} in the conversation's messages, in the same order. */
 #ifndef SRV_PICTURES_H
 #define SRV_PICTURES_H
 
@@ -17,32 +17,33 @@ typedef struct srv_picture {
 } srv_picture;
 
 typedef struct srv_pictures {
-    bool accepted;            /* the model reads some; otherwise each is refused */
-    srv_address_rule fetched; /* those of these addresses are fetched from other servers; NULL: none are */
-    double fetch_until;       /* by the clock; 0: none was fetched yet */
-    size_t fetched_bytes;     /* of those that were */
+    bool accepted;            /* the model accepts images; otherwise each is rejected */
+    srv_address_rule fetched; /* URLs with these addresses are fetched; NULL: none */
+    double fetch_until;       /* deadline on the clock; 0: nothing fetched yet */
+    size_t fetched_bytes;     /* total size of fetched images */
     srv_picture *list;
-    mo_image **images; /* [count] once they are opened */
+    mo_image **images; /* [count] after opening */
     size_t count, space;
-    size_t text; /* bytes of base64 that were taken */
+    size_t text; /* bytes of base64 received */
 } srv_pictures;
 
 void srv_pictures_free(srv_pictures *p);
 
-/* Takes the bytes of a file as base64, with or without padding and in either alphabet; `part` is what errors name. False with a fault. */
+/* Adds a file's bytes from base64, padded or not, in either alphabet; errors name `part`. Returns false with
+ * a fault. */
 bool srv_pictures_add(srv_pictures *p, const srv_field *part, mo_text base64);
 
-/* The same of "data:image/...;base64,..." or base64 alone. Other URLs are refused. */
+/* The same from "data:image/...;base64,..." or plain base64. Other URLs are rejected. */
 bool srv_pictures_add_data(srv_pictures *p, const srv_field *part, mo_text url);
 
-/* The same of those or, where pictures are fetched, of an address of http or https. */
+/* The same, and from http or https URLs if fetching is enabled. */
 bool srv_pictures_add_url(srv_pictures *p, const srv_field *part, mo_text url);
 
-/* The same of an address of http or https alone. */
+/* The same, only from http or https URLs. */
 bool srv_pictures_add_remote(srv_pictures *p, const srv_field *part, mo_text url);
 
-/* Decodes those from the one at `from` on, which are of one prompt, for the model, as far as their rows fit into a context. False with a fault
- * that names the part. */
+/* Decodes `count` images of one prompt starting at `from`, as long as their rows fit into the context.
+ * Returns false with a fault that names the part. */
 bool srv_pictures_open(srv_pictures *p, size_t from, size_t count, mo_model *model, int64_t context,
                        srv_fault *fault);
 

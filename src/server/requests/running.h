@@ -1,5 +1,5 @@
-/* Running: answers that are being made, by the ids that their clients know, so that another request can stop one, and all of them
- * when the server ends. An answer belongs to who asked for it (srv_request_owner()). */
+/* Running: the answers in progress by the ids known to clients, so that another request can stop one, and
+ * shutdown can stop all. An answer belongs to its requester (srv_request_owner()). */
 #ifndef SRV_RUNNING_H
 #define SRV_RUNNING_H
 
@@ -10,19 +10,20 @@ typedef struct srv_running srv_running;
 srv_running *srv_running_open(void); /* NULL: out of memory */
 void srv_running_close(srv_running *running);
 
-/* stop(user, ending) is called at most once, from any thread, with a lock held that only these functions take: it must be
- * quick. ending: because the server ends, so that the answer is not as requested. False: out of memory; then it
- * cannot be stopped so. The id, which may be "", and the owner are copied. */
+/* stop(user, ending) is called at most once, from any thread, with a lock held that only these functions
+ * take: it must be quick. ending: the server shuts down, so the answer is incomplete. Returns false if out of
+ * memory; the answer then cannot be stopped this way. The id (may be "") and the owner are copied. */
 bool srv_running_add(srv_running *running, const char *id, const char *owner,
                      void (*stop)(void *user, bool ending), void *user);
-/* After it has returned stop() is not called any more. */
+/* After it returns, stop() is not called any more. */
 void srv_running_remove(srv_running *running, const void *user);
-/* False: this owner has no such answer; NULL: nobody has. */
+/* Returns false if this owner has no such answer; owner NULL: any owner. */
 bool srv_running_stop(srv_running *running, const char *id, const char *owner);
-/* The ids of an owner's (NULL: of all), the newest first: at most `limit` are written; returns how many there are. */
+/* Writes the ids of an owner's answers (NULL: of all), newest first, at most `limit`; returns their total
+ * number. */
 enum { SRV_RUNNING_ID = 64 };
 int srv_running_list(srv_running *running, const char *owner, char (*ids)[SRV_RUNNING_ID], int limit);
-/* The server ends: stops all, and those that are added from now on. */
+/* Shutdown: stops all answers, including those added from now on. */
 void srv_running_end(srv_running *running);
 
 #endif

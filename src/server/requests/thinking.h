@@ -1,14 +1,14 @@
-/* Thinking: whether and how long a model is to think before it answers, as every dialect asks for it. */
+/* Thinking: whether and how long a model should think before it answers, in all dialects. */
 #ifndef SRV_THINKING_H
 #define SRV_THINKING_H
 
 #include "server/requests/parameters.h"
 
-/* Reads reasoning_effort, reasoning, thinking, think, enable_thinking, the budgets, reasoning_format and chat_template_kwargs. All
- * names count in all dialects, so that none has no effect. */
+/* Reads reasoning_effort, reasoning, thinking, think, enable_thinking, the budgets, reasoning_format and
+ * chat_template_kwargs. All names work in all dialects, so that none is ignored. */
 bool srv_thinking_read(const srv_field *object, srv_parameters *p);
 
-/* A level of effort: none switches thinking off. */
+/* A level of effort; none disables thinking. */
 bool srv_effort_read(srv_field f, srv_parameters *p);
 
 #endif

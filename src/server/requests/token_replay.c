@@ -1,4 +1,4 @@
-/* Recall: see recall.h. */
+/* Token replay: see token_replay.h. */
 #include "server/requests/token_replay.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
-/* Recall: histories in which answers of this server come back. A client sends a call back as its template will write it, often
- * without the thought before it; the model wrote other tokens. Where nothing else was changed, the prompt is made of the
- * tokens that are known, so that what is kept of them is used again. */
+/* Token replay: handles histories with answers of this server. A client sends a call back as the template
+ * will write it, often without the thought before it, while the model wrote other tokens. If nothing else was
+ * changed, the prompt is built from the known tokens, so that cached prefixes match. */
 #ifndef SRV_TOKEN_REPLAY_H
 #define SRV_TOKEN_REPLAY_H
 
@@ -10,8 +10,8 @@
 #include "server/requests/rendering.h"
 #include "server/scheduler/job.h"
 
-/* Turns: which conversation an answer that called tools continued, by the ids of its calls: a number made of the messages before it
- * and of what else decides how they are rendered. The oldest are forgotten.
+/* Call index: maps the ids of tool calls to the conversation that their answer continued: a number computed
+ * from the messages before it and everything else that affects the rendering. The oldest are dropped.
  *
  * Any thread. */
 
@@ -21,14 +21,14 @@ srv_call_index *srv_call_index_open(void); /* NULL: out of memory */
 void srv_call_index_close(srv_call_index *call_index);
 
 void srv_call_index_add(srv_call_index *call_index, const char *call_id, uint64_t conversation);
-/* Did a call of that id continue this conversation? */
+/* True if a call with that id continued this conversation. */
 bool srv_call_index_has(srv_call_index *call_index, const char *call_id, uint64_t conversation);
 
-/* A conversation, and what decides how it is rendered. All is the caller's. */
+/* A conversation and everything that affects its rendering. Owned by the caller. */
 typedef struct srv_token_replay {
     const mo_model *model;
     const char *model_id;
-    uint64_t owner; /* whose conversation it is: calls of others are not found */
+    uint64_t owner; /* owner of the conversation: calls of others are not found */
     srv_engine *engine;
     srv_call_index *call_index; /* NULL: nothing is known */
     int64_t context;
@@ -39,10 +39,10 @@ typedef struct srv_token_replay {
     const char *kwargs; /* for the template; NULL: none */
 } srv_token_replay;
 
-/* The conversation's number, by which calls of its answer will be known. */
+/* The conversation's number, stored with the calls of its answer. */
 uint64_t srv_token_replay_number(const srv_token_replay *r);
 
-/* Changes the tokens of its rendering where a part of them is known. Nothing happens otherwise, or when memory is out. */
+/* Replaces tokens of the rendering by known ones. Does nothing if none are known or memory ran out. */
 void srv_token_replay_apply(const srv_token_replay *r, srv_rendering *rendered);
 
 #endif

@@ -1,6 +1,6 @@
-/* Calls: the tokens of sequences in which tools were called, by the ids of the calls. A client sends its history back as text in
- * which calls are written anew; with these tokens it continues exactly what the model wrote, and what is kept of it.
- * The oldest are forgotten.
+/* Calls: the tokens of sequences with tool calls, by the ids of the calls. A client sends its history back as
+ * text, in which calls are rendered anew. With these tokens the server continues exactly what the model wrote
+ * and reuses the cached prefix. The oldest are dropped.
  *
  * Any thread. */
 #ifndef SRV_CALLS_H
@@ -10,13 +10,13 @@
 
 typedef struct srv_calls srv_calls;
 
-/* NULL: no memory. */
+/* NULL: out of memory. */
 srv_calls *srv_calls_open(void);
-void srv_calls_close(srv_calls *calls); /* NULL is allowed */
+void srv_calls_close(srv_calls *calls); /* accepts NULL */
 
-/* A sequence that begins with `prompt` tokens of a prompt. Without memory it is not remembered. */
+/* Adds a sequence that starts with `prompt` prompt tokens. Dropped if out of memory. */
 void srv_calls_add(srv_calls *calls, const char *id, const int32_t *tokens, size_t count, size_t prompt);
-/* mo_free() *tokens. */
+/* The caller calls mo_free() on *tokens. */
 bool srv_calls_find(srv_calls *calls, const char *id, int32_t **tokens, size_t *count, size_t *prompt);
 
 #endif

@@ -1,6 +1,6 @@
-/* Pace: how many prompt tokens a step may have in addition to the tokens of running answers, so that these are not delayed by
- * more than a bound (or by what lets the prompt pass at a useful rate), and how many alone, so that a request that comes has its turn soon.
- * Found from the times of steps as they are measured: nothing else is assumed about the machine. */
+/* Pace: the number of prompt tokens per step. Together with running answers, it limits the delay of their
+ * tokens to a bound (or to what lets the prompt pass at a useful rate). For prompts alone, it limits the wait
+ * of new requests. Learned from measured step times, without other assumptions about the machine. */
 #ifndef SRV_PACE_H
 #define SRV_PACE_H
 
@@ -8,27 +8,28 @@
 #include <stdint.h>
 
 typedef struct srv_pace {
-    int64_t batch;  /* most tokens of a step */
-    double bound_s; /* between two tokens of an answer */
-    double alone_s; /* what a step without prompts takes now; 0: not known */
-    double piece;   /* tokens that were found to fit */
-    double rate;    /* tokens/s of prompts alone; 0: not known */
-    double slower;  /* tokens/s next to answers, if a token costs more there than alone; 0: it does not */
-    int since;      /* steps of answers and prompts since that was found */
-    double met_tokens,
-        met_s; /* a step of answers and a prompt with which others are compared: its tokens (0: none yet), and what they took */
+    int64_t batch;            /* maximum tokens per step */
+    double bound_s;           /* between two tokens of an answer */
+    double alone_s;           /* current time of a step without prompts; 0: unknown */
+    double piece;             /* tokens found to fit */
+    double rate;              /* tokens/s of prompts alone; 0: unknown */
+    double slower;            /* tokens/s together with answers, if slower than alone; 0: not slower */
+    int since;                /* mixed steps since slower was set */
+    double met_tokens, met_s; /* a mixed step used as reference: its tokens (0: none yet) and its time */
 
     /* Prompts without running answers: new requests wait for the step. */
     double lone_piece;          /* tokens of the next step */
-    double lone_tokens, lone_s; /* the last step that was full; 0: none yet */
+    double lone_tokens, lone_s; /* the last full step; 0: none yet */
     bool lone_known;            /* more tokens were found to take longer */
-    bool lone_beyond;           /* they were not, or are tried: steps may take longer than they should */
+    /* more tokens were not slower, or are being tried: steps may exceed their limit */
+    bool lone_beyond;
 } srv_pace;
 
 void srv_pace_init(srv_pace *p, int64_t batch, double bound_s);
-/* Prompt tokens of the next step, of which `answers` are others' tokens. At least 1. */
+/* Prompt tokens of the next step, which also has `answers` other tokens. At least 1. */
 int64_t srv_pace_piece(const srv_pace *p, int answers);
-/* How long an idle engine may wait for simultaneous requests before it begins a step with this many prompt tokens. */
+/* How long an idle engine may wait for simultaneous requests before it starts a step with this many prompt
+ * tokens. */
 double srv_pace_gathering(const srv_pace *p, int64_t prompt);
 /* Records the time of a step with these tokens of answers and prompts. */
 void srv_pace_learn(srv_pace *p, int answers, int64_t prompt, double seconds);

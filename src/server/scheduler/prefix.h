@@ -1,8 +1,7 @@
-/* Prefix: the prefix cache. A tree of token sequences, with snapshots of sessions that held them at some of its nodes. They
- * share their memory with sessions and with each other; the owner of the memory asks for space, and the ones used
- * longest ago go first, from a device's memory to RAM before they are dropped. With a directory, snapshots are also written
- * there, by a thread of its own, and found again after a restart; those that were dropped are read back when they are
- * needed.
+/* Prefix: the prefix cache, a tree of token sequences with session snapshots at some of its nodes. Snapshots
+ * share memory with sessions and with each other. When the owner of the memory needs space, the least
+ * recently used snapshots move from device memory to RAM and are then dropped. With a directory, a separate
+ * thread also writes snapshots there; they survive restarts, and dropped ones are reloaded on demand.
  *
  * One thread at a time. */
 #ifndef SRV_PREFIX_H
@@ -14,26 +13,26 @@
 typedef struct srv_prefix srv_prefix;
 
 typedef struct srv_prefix_options {
-    const mo_model *model; /* whose sessions they are; with a directory */
+    const mo_model *model; /* model of the sessions; required with a directory */
     int64_t bytes;         /* in RAM */
-    bool rewinds; /* a session can go back to any position: a snapshot serves every beginning of its tokens */
+    bool rewinds; /* sessions can be rewound to any position: a snapshot serves every prefix of its tokens */
     const char *directory; /* NULL: none */
     int64_t directory_bytes;
-    const char *key; /* what snapshots of the directory must have been made with */
+    const char *key; /* identifies how snapshots in the directory must have been made */
 } srv_prefix_options;
 
 typedef struct srv_prefix_report {
     uint64_t kept;                  /* in memory */
-    uint64_t bytes;                 /* of those that share none, since they came from the directory */
-    uint64_t disk_kept, disk_bytes; /* whole and safe in the directory */
+    uint64_t bytes;                 /* of snapshots from the directory, which share no memory */
+    uint64_t disk_kept, disk_bytes; /* complete in the directory */
     uint64_t disk_failures;
 } srv_prefix_report;
 
 mo_status srv_prefix_open(const srv_prefix_options *options, srv_prefix **out, mo_error *err);
-/* What waits to be written is written first. NULL is allowed. */
+/* Finishes pending writes first. Accepts NULL. */
 void srv_prefix_close(srv_prefix *prefix);
 
-/* The number of tokens that are equal at the beginning. */
+/* Length of the common prefix. */
 static inline int64_t srv_tokens_alike(const int32_t *a, int64_t a_count, const int32_t *b, int64_t b_count)
 {
     const int64_t count = a_count < b_count ? a_count : b_count;
@@ -44,59 +43,63 @@ static inline int64_t srv_tokens_alike(const int32_t *a, int64_t a_count, const 
     return i;
 }
 
-/* A sequence: tokens, what they are computed with, as mo_session_adapters() says, and whose they are: sequences of other adapters or
- * owners have nothing in common. A search also finds what belongs to owner 0; the beginning of such a sequence is kept for all. */
+/* A sequence: its tokens, adapters (as mo_session_adapters()) and owner. Sequences with different adapters or
+ * owners share nothing. Searches also find entries of owner 0; the common prefix of such a sequence is kept
+ * for all. */
 typedef struct srv_prefix_key {
     uint64_t adapters;
     const int32_t *tokens;
     int64_t count;
-    uint64_t owner; /* 0: all */
+    uint64_t owner; /* 0: shared by all */
 } srv_prefix_key;
 
-/* The snapshot that saves most of the tokens, and how many; NULL: none does. It is lent: whatever is dropped meanwhile, it stays
- * until srv_prefix_return() or the next search. One thread borrows. */
+/* The snapshot that covers most of the tokens, and how many; NULL: none. It is borrowed: it stays valid until
+ * srv_prefix_return() or the next search, even if it is dropped. Only one thread may borrow. */
 const mo_snapshot *srv_prefix_find(srv_prefix *prefix, const srv_prefix_key *key, int64_t *usable);
 void srv_prefix_return(srv_prefix *prefix);
-/* How many tokens any sequence of the tree begins with alike, with or without a snapshot there. */
+/* Longest common prefix with any sequence of the tree, with or without a snapshot. */
 int64_t srv_prefix_common(srv_prefix *prefix, const srv_prefix_key *key);
-/* Is there a snapshot of exactly this sequence, or one that serves it as well? */
+/* True if there is a snapshot of exactly this sequence, or one that serves it equally well. */
 bool srv_prefix_has(srv_prefix *prefix, const srv_prefix_key *key);
-/* Takes the snapshot over. */
+/* Takes ownership of the snapshot. */
 void srv_prefix_keep(srv_prefix *prefix, const srv_prefix_key *key, mo_snapshot *snapshot);
-/* Moves or drops snapshots, the one used longest ago first, until enough() says so. False: none is left. */
+/* Moves or drops snapshots, least recently used first, until enough() is true. Returns false if none is
+ * left. */
 bool srv_prefix_make_room(srv_prefix *prefix, bool (*enough)(void *user), void *user);
 
 enum { SRV_PREFIX_NAME = 64 };
 
-/* User settings of a cached one. It lasts as long as the cache is open. */
+/* User settings of an entry, valid as long as the cache is open. */
 typedef struct srv_prefix_wanted {
-    bool set_pin, pin; /* pinned ones are evicted last, in memory and in the directory */
-    const char *name;  /* for those who look at the list, shorter than SRV_PREFIX_NAME; NULL: as it is */
+    bool set_pin, pin; /* pinned entries are evicted last, in memory and in the directory */
+    const char *name;  /* for lists, shorter than SRV_PREFIX_NAME; NULL: unchanged */
 } srv_prefix_wanted;
-/* False: there is none of that number that the caller may change. Any thread. */
+/* Returns false if there is no entry with this number that the caller may change. Any thread. */
 bool srv_prefix_want(srv_prefix *prefix, uint64_t number, const srv_caller *caller,
                      const srv_prefix_wanted *wanted);
-/* The number of the one that serves exactly this sequence; 0: there is none. */
+/* The number of the entry that serves exactly this sequence; 0: none. */
 uint64_t srv_prefix_number(srv_prefix *prefix, const srv_prefix_key *key);
 
-/* What is kept and the caller sees, the one used longest ago first. At most `limit` are written; returns how many there are. Any thread; waits for
- * one that is being moved from a device, not for one that is being read from disk. */
+/* Lists the entries visible to the caller, least recently used first. Writes at most `limit`; returns their
+ * total number. Any thread. Waits while an entry is moved from a device, but not while one is read from
+ * disk. */
 typedef struct srv_prefix_entry {
-    uint64_t number;    /* its own as long as the cache is open */
-    int64_t tokens;     /* from the beginning */
-    bool ram, device;   /* in memory: where; neither: on disk alone */
-    uint64_t bytes;     /* in memory, that it alone holds */
-    uint64_t all_bytes; /* with those that it shares */
+    uint64_t number;    /* unique while the cache is open */
+    int64_t tokens;     /* from the start */
+    bool ram, device;   /* location in memory; neither: only on disk */
+    uint64_t bytes;     /* in memory, not shared */
+    uint64_t all_bytes; /* including shared bytes */
     int64_t disk_bytes; /* 0: not on disk */
     double idle_s;      /* since its last use, or since the cache was opened */
     bool pinned;
     char name[SRV_PREFIX_NAME]; /* "": none */
 } srv_prefix_entry;
 int srv_prefix_list(srv_prefix *prefix, const srv_caller *caller, srv_prefix_entry *out, int limit);
-/* Forgets the one of that number, in memory and on disk; 0: all that the caller may change. Returns how many. */
+/* Drops the entry with this number, in memory and on disk; 0: all that the caller may change. Returns their
+ * number. */
 int srv_prefix_drop(srv_prefix *prefix, uint64_t number, const srv_caller *caller);
 
-/* Any thread may read the report while another uses the cache. */
+/* Any thread, even while another uses the cache. */
 void srv_prefix_describe(srv_prefix *prefix, srv_prefix_report *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Events: the status of the server as it changes, to all listeners, at most four times a second. */
+/* Events: streams the server's status to all listeners as it changes, at most four times a second. */
 #ifndef SRV_EVENTS_H
 #define SRV_EVENTS_H
 
@@ -7,10 +7,10 @@
 typedef struct srv_events srv_events;
 
 srv_events *srv_events_open(const srv_status *status); /* NULL: out of memory */
-/* Ends the streams; new listeners are refused. */
+/* Ends the streams; new listeners are rejected. */
 void srv_events_end(srv_events *events);
 void srv_events_close(srv_events *events);
-/* Takes the request over. `experts`, `log`: it also wants the map of the experts, and lines of the log. */
+/* Takes ownership of the request. `experts`, `log`: also send the expert map, and log lines. */
 void srv_events_add(srv_events *events, srv_request *q, bool experts, bool log);
 
 #endif

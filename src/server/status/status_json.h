@@ -1,4 +1,4 @@
-/* Status JSON: how the whole server is, for people who watch it. */
+/* Status JSON: the state of the whole server, for monitoring. */
 #ifndef SRV_STATUS_JSON_H
 #define SRV_STATUS_JSON_H
 
@@ -6,11 +6,11 @@
 
 #include "server/status/status.h"
 
-/* All of it. `uptime`: with what changes by itself. */
+/* The complete status. `uptime`: include values that change by themselves. */
 json_t *srv_status_json(const srv_status *status, bool uptime);
-/* Where the time of layers that needed the host went. */
+/* Time of the parts of layers that needed the host. */
 json_t *srv_lanes_json(const mo_device_layer *lanes);
-/* What an engine works on and what waits. */
+/* Running and waiting jobs of an engine. */
 json_t *srv_jobs_json(srv_engine *engine);
 
 #endif
