@@ -594,6 +594,14 @@ def required_tools_are_called(s):
 
 
 @test
+def no_tool_may_be_allowed(s):
+    tool = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
+    allowed = lambda mode: {"input": "Hi", "max_output_tokens": 8, "tools": [tool], "tool_choice": {"type": "allowed_tools", "mode": mode, "tools": []}}
+    assert s.post("/v1/responses", allowed("auto"))["output"]
+    assert "requires tools" in s.post("/v1/responses", allowed("required"), 400)["error"]["message"]
+
+
+@test
 def no_call_is_looked_for_with_none(s):
     a = s.post("/v1/chat/completions", scripted("@call", tools=[TOOL], tool_choice="none"))["choices"][0]
     assert "tool_calls" not in a["message"] and "get_weather" in a["message"]["content"] and a["finish_reason"] == "stop"

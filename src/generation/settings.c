@@ -288,6 +288,26 @@ static mo_status check(const mo_generation_options *o, mo_error *err)
     return MO_OK;
 }
 
+static bool is_empty_list(const char *json)
+{
+    static const char space[] = " \t\r\n";
+    json += strspn(json, space);
+    if (*json != '[') {
+        return false;
+    }
+    json += 1 + strspn(json + 1, space);
+    return *json == ']' && !json[1 + strspn(json + 1, space)];
+}
+
+/* An empty list of tools is no list, unless a call is required. */
+static void drop_empty_tools(mo_generation_options *o)
+{
+    const char *choice = o->tool_choice ? o->tool_choice : "auto";
+    if (o->tools && is_empty_list(o->tools) && (!strcmp(choice, "auto") || !strcmp(choice, "none"))) {
+        o->tools = o->tool_choice = NULL;
+    }
+}
+
 static mo_status check_prediction(const mo_generation_settings *set, mo_error *err)
 {
     for (size_t i = 0; i < set->prediction_count; i++) {
@@ -357,6 +377,7 @@ mo_status mo_generation_settings_make(const mo_model *model, const mo_generation
     mo_generation_settings set = {0};
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_generation_options", err);
     *out = set;
+    drop_empty_tools(&o);
     if (status == MO_OK) {
         status = check(&o, err);
     }
