@@ -4,11 +4,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "api/model.h"
-#include "base/clock.h"
 #include "base/growing.h"
+#include "base/seed.h"
 #include "base/status.h"
 #include "sampling/pick.h"
 
@@ -78,16 +77,6 @@ static void take_field(const mo_sampling_field *f, const mo_generation_options *
     }
 }
 
-/* Short, so that people can type it. */
-static uint64_t random_seed(void)
-{
-    uint32_t seed;
-    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed) {
-        seed = (uint32_t)mo_clock_ns();
-    }
-    return seed;
-}
-
 /* What the options say, over what *s is. */
 static void take_sampling(const mo_generation_options *o, mo_sampler_options *s)
 {
@@ -116,7 +105,7 @@ static mo_sampler_options sampling_of(const mo_model *model, const mo_generation
     mo_sampler_options s = mo_sampler_options_default();
     mo_model_sampling(model, &s);
     take_sampling(o, &s);
-    s.seed = (o->seed == -1 ? random_seed() : (uint64_t)o->seed) + (uint64_t)choice;
+    s.seed = (o->seed == -1 ? mo_seed_draw() : (uint64_t)o->seed) + (uint64_t)choice;
     return s;
 }
 
