@@ -446,6 +446,27 @@ static void an_unset_seed_is_random(void **state)
     mo_generation_close(second);
 }
 
+/* Without a call being required. */
+static void an_empty_list_of_tools_is_no_list(void **state)
+{
+    static const char *const free_choices[] = {NULL, "auto", "none"}, *const bound[] = {"required", "x"};
+    mo_error err;
+    mo_generation *g;
+    mo_generation_options o = mo_generation_options_default();
+    (void)state;
+    o.tools = " [ ]\n";
+    for (size_t i = 0; i < sizeof free_choices / sizeof *free_choices; i++) {
+        o.tool_choice = free_choices[i];
+        check_status(mo_generation_open(model, &o, &g, &err), &err);
+        mo_generation_close(g);
+    }
+    for (size_t i = 0; i < sizeof bound / sizeof *bound; i++) {
+        o.tool_choice = bound[i];
+        assert_int_equal(mo_generation_open(model, &o, &g, &err), MO_EINVAL);
+        check_says(&err, "no tools");
+    }
+}
+
 static void mistakes_are_named(void **state)
 {
     mo_error err;
@@ -645,12 +666,19 @@ static void any_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_text_as_a_plain_loop),    cmocka_unit_test(together_as_alone),
-        cmocka_unit_test(stop_strings_end_it),          cmocka_unit_test(a_schema_is_followed),
-        cmocka_unit_test(limits_and_contexts_end_it),   cmocka_unit_test(cancels_stay),
-        cmocka_unit_test(errors_are_where_they_belong), cmocka_unit_test(an_unset_seed_is_random),
-        cmocka_unit_test(mistakes_are_named),           cmocka_unit_test(saved_ones_continue),
-        cmocka_unit_test(damaged_bytes_are_refused),    cmocka_unit_test(any_allocation_may_fail),
+        cmocka_unit_test(same_text_as_a_plain_loop),
+        cmocka_unit_test(together_as_alone),
+        cmocka_unit_test(stop_strings_end_it),
+        cmocka_unit_test(a_schema_is_followed),
+        cmocka_unit_test(limits_and_contexts_end_it),
+        cmocka_unit_test(cancels_stay),
+        cmocka_unit_test(errors_are_where_they_belong),
+        cmocka_unit_test(an_unset_seed_is_random),
+        cmocka_unit_test(an_empty_list_of_tools_is_no_list),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(saved_ones_continue),
+        cmocka_unit_test(damaged_bytes_are_refused),
+        cmocka_unit_test(any_allocation_may_fail),
     };
     return cmocka_run_group_tests_name("generation", tests, open_model, close_model);
 }

@@ -250,6 +250,16 @@ def seeds_repeat_a_text(s):
 
 
 @test
+def seeds_that_are_drawn_can_be_sent_back(s):
+    body = {"prompt": "Once upon a time", "n_predict": 8, "temperature": 1.5}
+    for _ in range(4):
+        a = s.post("/completion", body)
+        seed = a["generation_settings"]["seed"]
+        assert 0 <= seed < 0xffffffff, seed
+        assert s.post("/completion", {**body, "seed": float(seed)})["content"] == a["content"]
+
+
+@test
 def biases_change_the_choice(s):
     first = s.post("/v1/chat/completions", chat(logprobs=True, top_logprobs=2, max_tokens=1))["choices"][0]["logprobs"]["content"][0]
     best, second = (t["id"] for t in first["top_logprobs"])
@@ -591,6 +601,14 @@ def required_tools_are_called(s):
                 if a["finish_reason"] == "tool_calls" and call["function"]["name"] == "get_weather":
                     arguments = json.loads(call["function"]["arguments"])
                     assert set(arguments) == {"city", "days"} and isinstance(arguments["days"], int)
+
+
+@test
+def no_tool_may_be_allowed(s):
+    tool = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
+    allowed = lambda mode: {"input": "Hi", "max_output_tokens": 8, "tools": [tool], "tool_choice": {"type": "allowed_tools", "mode": mode, "tools": []}}
+    assert s.post("/v1/responses", allowed("auto"))["output"]
+    assert "requires tools" in s.post("/v1/responses", allowed("required"), 400)["error"]["message"]
 
 
 @test

@@ -724,6 +724,15 @@ static void a_connection_that_ends_is_not_promised(void **state)
     assert_null(strstr(answer, "Keep-Alive"));
 }
 
+static void a_compressed_body_is_refused_by_its_header(void **state)
+{
+    (void)state;
+    const char *answer = ask_more("POST /echo", "Content-Encoding: gzip\r\n", "{}");
+    check_answer(answer, 415, "Content-Encoding: gzip is not supported");
+    assert_non_null(strstr(answer, "Accept-Encoding: identity"));
+    check_answer(ask_more("POST /echo", "Content-Encoding: identity\r\n", "{}"), 200, NULL);
+}
+
 static void a_client_that_is_refused_while_it_sends_hears_why(void **state)
 {
     (void)state;
@@ -1396,6 +1405,7 @@ int main(int argc, char **argv)
         UNIT(headers_that_are_too_large_are_refused),
         UNIT(connections_are_used_again),
         UNIT(a_connection_that_ends_is_not_promised),
+        UNIT(a_compressed_body_is_refused_by_its_header),
         UNIT(a_client_that_is_refused_while_it_sends_hears_why),
         UNIT(a_client_that_leaves_is_noticed_while_it_waits),
         UNIT(a_client_that_leaves_is_noticed_while_it_hears),

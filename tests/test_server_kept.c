@@ -231,6 +231,14 @@ static srv_key_owner owner_of(const srv_keys_options *o, const char *key)
     return owner;
 }
 
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
 /* Who owns what is kept: a key's name where it has one, else the key, whatever its place; with a salt that stays in the directory. */
 static void owners_are_names_or_keys(void **state)
 {
@@ -240,10 +248,7 @@ static void owners_are_names_or_keys(void **state)
     snprintf(path, sizeof path, "%s/keys", folder);
     snprintf(salted, sizeof salted, "%s/salted", folder);
     snprintf(other, sizeof other, "%s/other", folder);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs("for-carl\nfor-anna name=team\nfor-bert name=team priority=3 admin\nteam\n", f);
-    fclose(f);
+    write_text(path, "for-carl\nfor-anna name=team\nfor-bert name=team priority=3 admin\nteam\n");
     const srv_keys_options file = {.path = path, .salt_directory = salted},
                            list = {.list = "for-bert,for-carl", .salt_directory = salted},
                            elsewhere = {.path = path, .salt_directory = other}, nowhere = {.path = path},
@@ -267,6 +272,34 @@ static void owners_are_names_or_keys(void **state)
     const srv_key_owner nobody = owner_of(&(srv_keys_options){.list = NULL}, NULL);
     assert_string_equal(nobody.owner, "");
     assert_true(nobody.caller.owner == 0 && nobody.caller.admin);
+}
+
+/* What a file of keys says twice would change rights without a word; a byte order mark is no part of the first key. */
+static void files_of_keys_say_things_once(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } bad[] = {{"of-anna\n# one more\ndup name=a\ndup admin\n", "line 4: this key was given before"},
+               {"k name=x name=y\n", "line 1: name is given twice"},
+               {"a\nk priority=1 admin priority=2\n", "line 2: priority is given twice"},
+               {"a\n\nk bogus\n", "line 3: a key can only be followed by"}};
+    char path[300];
+    mo_error err;
+    srv_keys *keys;
+    (void)state;
+    mkdir(folder, 0700);
+    snprintf(path, sizeof path, "%s/keys", folder);
+    const srv_keys_options o = {.path = path};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        write_text(path, bad[i].text);
+        assert_int_equal(srv_keys_open(&o, &keys, &err), MO_EINVAL);
+        check_says(&err, bad[i].says);
+        assert_null(strstr(err.detail, "dup"));
+    }
+    write_text(path, "\xef\xbb\xbfof-anna admin\nof-bert\n");
+    assert_true(owner_of(&o, "of-anna").caller.admin);
+    write_text(path, "\xef\xbb\xbf# a comment\nof-bert\n");
+    assert_false(owner_of(&o, "of-bert").caller.admin);
 }
 
 /* ---- Traces ---- */
@@ -433,6 +466,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(responses_that_leave_memory_are_on_disk, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(what_was_deleted_does_not_come_back, folder_make, folder_remove),
         cmocka_unit_test(owners_are_names_or_keys),
+        cmocka_unit_test(files_of_keys_say_things_once),
         cmocka_unit_test(responses_are_found_by_their_owner_alone),
         cmocka_unit_test_setup_teardown(responses_survive_on_disk, folder_make, folder_remove),
         cmocka_unit_test_setup_teardown(several_threads_keep_responses, folder_make, folder_remove),

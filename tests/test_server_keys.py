@@ -75,6 +75,18 @@ def what_was_computed_before_anybody_asked_is_for_all():
         assert used(CHIEF) == first > 50
 
 
+JOB_LISTS = [("/v1/moraine/status", lambda r: r["models"][0]["engine"]["jobs"]), ("/v1/moraine/sessions", lambda r: r["jobs"])]
+
+
+def first_event(server, key):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request("GET", "/v1/moraine/events", headers=key)
+    line = connection.getresponse().readline().decode()
+    connection.close()
+    assert '"answer_tokens"' in line, line
+    return line
+
+
 def answers_belong_to_who_asked():
     with Server("--api-key-file", key_file()) as s:
         connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
@@ -88,6 +100,11 @@ def answers_belong_to_who_asked():
         slots = [slot for slot in s.get("/slots", headers=BERT) if slot["is_processing"]]
         assert slots and set(slots[0]) == {"id", "n_ctx", "is_processing", "speculative"}, slots
         assert any("n_prompt_tokens" in slot for slot in s.get("/slots", headers=ANNA))
+        for where, jobs in JOB_LISTS:
+            seen = lambda key: [set(job) for job in jobs(s.get(where, headers=key))]
+            assert seen(BERT) == [{"state", "answer_tokens"}], (where, seen(BERT))
+            assert "cached_tokens" in seen(ANNA)[0] and seen(ANNA) == seen(CHIEF), where
+        assert "prompt_done" in first_event(s, CHIEF) and "prompt_done" not in first_event(s, BERT)
         assert s.post("/v1/moraine/cancel", {"id": identity}, headers=ANNA)["cancelled"]
         connection.close()
         assert until(lambda: not ids(CHIEF))

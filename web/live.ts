@@ -91,7 +91,8 @@ export interface LiveModel {
         kept_session_bytes: number;
         disk_sessions: number;
         disk_session_bytes: number;
-        jobs: { job: number; state: string; prompt_tokens: number; cached_tokens: number; prompt_done: number; answer_tokens: number }[];
+        /* Those of others have the state and the tokens of the answer only. */
+        jobs: { state: string; answer_tokens: number; job?: number; prompt_tokens?: number; cached_tokens?: number; prompt_done?: number }[];
     };
 }
 

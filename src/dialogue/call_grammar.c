@@ -641,7 +641,7 @@ mo_status mo_call_grammar_write(const mo_dialogue *d, const mo_tokenizer *t, con
                  .style = mo_dialogue_calls(d)};
     *gbnf = *unenforced = NULL;
     if (mo_tools_count(tools) == 0) {
-        return mo_fail(err, MO_EINVAL, "a call is required, but there are no tools");
+        return mo_fail(err, MO_EINVAL, "there are no tools that an answer could call");
     }
     if (options->name && mo_tools_find(tools, options->name, strlen(options->name)) < 0) {
         return mo_fail(err, MO_EINVAL, "there is no tool named '%.100s'", options->name);

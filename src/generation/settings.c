@@ -4,11 +4,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "api/model.h"
-#include "base/clock.h"
 #include "base/growing.h"
+#include "base/seed.h"
 #include "base/status.h"
 #include "sampling/pick.h"
 
@@ -78,16 +77,6 @@ static void take_field(const mo_sampling_field *f, const mo_generation_options *
     }
 }
 
-/* Short, so that people can type it. */
-static uint64_t random_seed(void)
-{
-    uint32_t seed;
-    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed) {
-        seed = (uint32_t)mo_clock_ns();
-    }
-    return seed;
-}
-
 /* Applies the options to *s. */
 static void take_sampling(const mo_generation_options *o, mo_sampler_options *s)
 {
@@ -116,7 +105,7 @@ static mo_sampler_options sampling_of(const mo_model *model, const mo_generation
     mo_sampler_options s = mo_sampler_options_default();
     mo_model_sampling(model, &s);
     take_sampling(o, &s);
-    s.seed = (o->seed == -1 ? random_seed() : (uint64_t)o->seed) + (uint64_t)choice;
+    s.seed = (o->seed == -1 ? mo_seed_draw() : (uint64_t)o->seed) + (uint64_t)choice;
     return s;
 }
 
@@ -289,6 +278,26 @@ static mo_status check(const mo_generation_options *o, mo_error *err)
     return MO_OK;
 }
 
+static bool is_empty_list(const char *json)
+{
+    static const char space[] = " \t\r\n";
+    json += strspn(json, space);
+    if (*json != '[') {
+        return false;
+    }
+    json += 1 + strspn(json + 1, space);
+    return *json == ']' && !json[1 + strspn(json + 1, space)];
+}
+
+/* An empty list of tools is no list, unless a call is required. */
+static void drop_empty_tools(mo_generation_options *o)
+{
+    const char *choice = o->tool_choice ? o->tool_choice : "auto";
+    if (o->tools && is_empty_list(o->tools) && (!strcmp(choice, "auto") || !strcmp(choice, "none"))) {
+        o->tools = o->tool_choice = NULL;
+    }
+}
+
 static mo_status check_prediction(const mo_generation_settings *set, mo_error *err)
 {
     for (size_t i = 0; i < set->prediction_count; i++) {
@@ -358,6 +367,7 @@ mo_status mo_generation_settings_make(const mo_model *model, const mo_generation
     mo_generation_settings set = {0};
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_generation_options", err);
     *out = set;
+    drop_empty_tools(&o);
     if (status == MO_OK) {
         status = check(&o, err);
     }

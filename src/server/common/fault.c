@@ -24,6 +24,7 @@ static const kind_facts facts[SRV_FAULTS] = {
     [SRV_FAULT_METHOD] = {405, 405, "invalid_request_error", NULL, "invalid_request_error", 0},
     [SRV_FAULT_TIMEOUT] = {408, 408, "invalid_request_error", NULL, "invalid_request_error", 0},
     [SRV_FAULT_TOO_LARGE] = {413, 413, "invalid_request_error", NULL, "request_too_large", 0},
+    [SRV_FAULT_ENCODING] = {415, 415, "invalid_request_error", NULL, "invalid_request_error", 0},
     [SRV_FAULT_HEADERS] = {431, 431, "invalid_request_error", NULL, "invalid_request_error", 0},
     [SRV_FAULT_QUEUE] = {429, 429, "rate_limit_error", NULL, "rate_limit_error", 1},
     [SRV_FAULT_SERVER] = {500, 500, "server_error", NULL, "api_error", 0},

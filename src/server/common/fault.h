@@ -19,6 +19,7 @@ typedef enum srv_fault_kind {
     SRV_FAULT_METHOD,        /* 405 */
     SRV_FAULT_TIMEOUT,       /* 408: the request did not arrive in time */
     SRV_FAULT_TOO_LARGE,     /* 413 */
+    SRV_FAULT_ENCODING,      /* 415: a compressed body */
     SRV_FAULT_HEADERS,       /* 431: header fields too large */
     SRV_FAULT_QUEUE,         /* 429, retryable */
     SRV_FAULT_SERVER,        /* 500 */

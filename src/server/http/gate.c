@@ -221,6 +221,16 @@ static bool wants_close(struct MHD_Connection *connection, const char *version)
     return close || (!keep && strcmp(version, MHD_HTTP_VERSION_1_1) != 0);
 }
 
+static void check_encoding(srv_arrival *a)
+{
+    const char *encoding = srv_request_header(a->q, "Content-Encoding");
+    if (encoding && *encoding && strcasecmp(encoding, "identity") != 0) {
+        srv_reply_header(a->q, "Accept-Encoding", "identity");
+        srv_arrival_refuse(a, SRV_FAULT_ENCODING,
+                           "Content-Encoding: %.64s is not supported; send the body uncompressed", encoding);
+    }
+}
+
 /* The header has come. */
 void srv_gate_check(srv_arrival *a, struct MHD_Connection *connection, const char *method,
                     const char *version)
@@ -257,5 +267,7 @@ void srv_gate_check(srv_arrival *a, struct MHD_Connection *connection, const cha
                            method);
     } else if (!a->route) {
         srv_arrival_refuse(a, SRV_FAULT_NOT_FOUND, "path %s not found", srv_request_path(a->q));
+    } else {
+        check_encoding(a);
     }
 }

@@ -11,7 +11,17 @@
 #include "base/status.h"
 #include "server/http/salt.h"
 
+#define MARK "\xef\xbb\xbf" /* the byte order mark that some editors write */
 enum { KEY_BYTES = 256, KEYS_MAX = 4096, LINE_BYTES = 1024 };
+
+/* What may follow a key, each once. */
+enum { HAS_NAME = 1, HAS_PRIORITY = 2, HAS_ADMIN = 4 };
+
+/* Where a key is, for messages: "keys.txt: line 3". */
+typedef struct key_place {
+    const char *file, *unit;
+    int number;
+} key_place;
 
 typedef struct key {
     char text[KEY_BYTES]; /* zeros behind it, so that all are compared alike */
@@ -48,33 +58,58 @@ static void identify(const key_list *list, char kind, const char *text, srv_key_
     out->caller.owner = list->share_prefixes ? 0 : out->caller.owner | 1;
 }
 
-/* What follows a key. False: it is none of that. */
-static mo_status read_word(key_list *list, key *k, const char *word, const char *where, int number,
+/* Which of the things that may follow a key a word is; 0: none. */
+static unsigned kind_of(const char *word)
+{
+    return strncmp(word, "name=", 5) == 0 && word[5]       ? HAS_NAME
+           : strncmp(word, "priority=", 9) == 0 && word[9] ? HAS_PRIORITY
+           : strcmp(word, "admin") == 0                    ? HAS_ADMIN
+                                                           : 0;
+}
+
+/* What follows a key; *seen: the kinds of words before it. */
+static mo_status read_word(key_list *list, key *k, const char *word, const key_place *at, unsigned *seen,
                            mo_error *err)
 {
     char *end;
-    if (strncmp(word, "name=", 5) == 0 && word[5]) {
+    const unsigned kind = kind_of(word);
+    if (kind & *seen) {
+        return mo_fail(err, MO_EINVAL, "%s: %s %d: %.*s is given twice; remove one", at->file, at->unit,
+                       at->number, (int)strcspn(word, "="), word);
+    }
+    *seen |= kind;
+    if (kind == HAS_NAME) {
         snprintf(k->holder.name, sizeof k->holder.name, "%.*s", (int)sizeof k->holder.name - 1, word + 5);
         identify(list, 'n', word + 5, &k->holder);
-    } else if (strcmp(word, "admin") == 0) {
+    } else if (kind == HAS_ADMIN) {
         k->holder.caller.admin = true;
-    } else if (strncmp(word, "priority=", 9) == 0 && word[9]) {
+    } else if (kind == HAS_PRIORITY) {
         const long priority = strtol(word + 9, &end, 10);
         if (*end || priority < -100 || priority > 100) {
-            return mo_fail(err, MO_EINVAL, "%s: key %d: priority must be a number from -100 to 100", where,
-                           number);
+            return mo_fail(err, MO_EINVAL, "%s: %s %d: priority must be a number from -100 to 100", at->file,
+                           at->unit, at->number);
         }
         k->holder.priority = (int)priority;
     } else {
         return mo_fail(err, MO_EINVAL,
-                       "%s: key %d: a key can only be followed by name=NAME, priority=N and admin", where,
-                       number);
+                       "%s: %s %d: a key can only be followed by name=NAME, priority=N and admin", at->file,
+                       at->unit, at->number);
     }
     return MO_OK;
 }
 
-/* A word and what may follow it. */
-static mo_status add(key_list *list, const char *text, const char *where, int number, mo_error *err)
+static bool has_key(const key_list *list, const char *text)
+{
+    for (int i = 0; i < list->count; i++) {
+        if (strcmp(list->item[i].text, text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A word and what may follow it. number: of the key, for a name. */
+static mo_status add(key_list *list, const char *text, const key_place *at, int number, mo_error *err)
 {
     char words[LINE_BYTES], *rest = words;
     snprintf(words, sizeof words, "%s", text);
@@ -84,8 +119,12 @@ static mo_status add(key_list *list, const char *text, const char *where, int nu
     }
     if (strlen(word) >= KEY_BYTES || list->count == KEYS_MAX) {
         return mo_fail(err, MO_EINVAL,
-                       "%s: a key can have at most %d characters, and there can be at most %d keys", where,
+                       "%s: a key can have at most %d characters, and there can be at most %d keys", at->file,
                        KEY_BYTES - 1, KEYS_MAX);
+    }
+    if (has_key(list, word)) { /* which of the two would decide about its rights? */
+        return mo_fail(err, MO_EINVAL, "%s: %s %d: this key was given before; remove one", at->file, at->unit,
+                       at->number);
     }
     key *item = realloc(list->item, (size_t)(list->count + 1) * sizeof *item);
     if (!item) {
@@ -98,8 +137,9 @@ static mo_status add(key_list *list, const char *text, const char *where, int nu
     identify(list, 'k', word, &k->holder);
     snprintf(k->holder.name, sizeof k->holder.name, "key%d", number);
     mo_status status = MO_OK;
+    unsigned seen = 0;
     while (status == MO_OK && (word = strtok_r(NULL, " \t\r\n", &rest))) {
-        status = read_word(list, k, word, where, number, err);
+        status = read_word(list, k, word, at, &seen, err);
     }
     return status;
 }
@@ -117,20 +157,23 @@ static void clear(key_list *list)
 static mo_status read_file(const char *path, int first, key_list *out, mo_error *err)
 {
     char line[LINE_BYTES];
+    key_place at = {.file = path, .unit = "line"};
     mo_status status = MO_OK;
     FILE *f = fopen(path, "re");
     if (!f) {
         return mo_fail(err, errno == ENOENT ? MO_ENOENT : MO_EIO, "%s: %s", path, strerror(errno));
     }
     while (memset(line, 1, sizeof line), status == MO_OK && fgets(line, sizeof line, f)) {
+        const char *text =
+            ++at.number == 1 && strncmp(line, MARK, strlen(MARK)) == 0 ? line + strlen(MARK) : line;
         if (memrchr(line, 0, sizeof line) !=
             line + strlen(line)) { /* or the beginning of a key would be one */
             status =
                 mo_fail(err, MO_EINVAL, "%s: contains NUL bytes; expected text with one key per line", path);
         } else if (strlen(line) + 1 == sizeof line) {
             status = mo_fail(err, MO_EINVAL, "%s: a line is too long", path);
-        } else if (line[strspn(line, " \t")] != '#') {
-            status = add(out, line, path, first + out->count, err);
+        } else if (text[strspn(text, " \t")] != '#') {
+            status = add(out, text, &at, first + out->count, err);
         }
     }
     if (status == MO_OK && ferror(f)) {
@@ -151,7 +194,8 @@ static mo_status read_list(const char *list, key_list *out, mo_error *err)
     char *words = strdup(list), *rest = words;
     mo_status status = words ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory");
     for (char *word; status == MO_OK && (word = strtok_r(rest, ",", &rest));) {
-        status = add(out, word, "API key list", out->count + 1, err);
+        const key_place at = {"API key list", "key", out->count + 1};
+        status = add(out, word, &at, at.number, err);
         if (status == MO_OK && out->count > 0) {
             out->item[out->count - 1].holder.caller.admin = true;
         }

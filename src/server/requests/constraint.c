@@ -161,6 +161,16 @@ static bool known(const srv_tools *tools, const char *name)
     return false;
 }
 
+/* Takes the list over; an empty one is none. */
+static void set_list(srv_tools *out, json_t *list)
+{
+    json_decref(out->list);
+    out->list = list;
+    if (json_array_size(list) == 0) {
+        srv_tools_free(out);
+    }
+}
+
 static bool read_list(const srv_field *f, srv_dialect dialect, srv_tools *out)
 {
     if (!srv_is_list(*f)) {
@@ -169,9 +179,8 @@ static bool read_list(const srv_field *f, srv_dialect dialect, srv_tools *out)
     if (srv_count(f) > SRV_TOOLS_MAX) {
         return srv_wrong(f, "has more than %d tools", SRV_TOOLS_MAX);
     }
-    json_t *names = json_object();
-    out->list = json_array();
-    bool good = names && out->list ? true : no_memory(f);
+    json_t *names = json_object(), *list = json_array();
+    bool good = names && list ? true : no_memory(f);
     for (size_t i = 0; i < srv_count(f) && good; i++) {
         const srv_field tool = srv_element(f, i);
         json_t *read = NULL;
@@ -180,15 +189,13 @@ static bool read_list(const srv_field *f, srv_dialect dialect, srv_tools *out)
             good = srv_wrong(&tool, "two tools are named %s", name_of(read));
         }
         if (good && read &&
-            (json_object_set_new(names, name_of(read), json_true()) || json_array_append(out->list, read))) {
+            (json_object_set_new(names, name_of(read), json_true()) || json_array_append(list, read))) {
             good = no_memory(f);
         }
         json_decref(read);
     }
     json_decref(names);
-    if (json_array_size(out->list) == 0) {
-        srv_tools_free(out);
-    }
+    set_list(out, list);
     return good;
 }
 
@@ -264,8 +271,7 @@ static bool take_allowed(const srv_field *choice, srv_dialect dialect, srv_tools
         }
     }
     if (good) {
-        json_decref(out->list);
-        out->list = kept;
+        set_list(out, kept);
     } else {
         json_decref(kept);
     }

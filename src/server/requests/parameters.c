@@ -7,10 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "base/array.h"
+#include "base/seed.h"
 
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -35,11 +34,8 @@ void srv_parameters_free(srv_parameters *p)
 
 void srv_parameters_seed(srv_parameters *p)
 {
-    int64_t *seed = &p->generation.seed;
-    if (!p->seeded && getrandom(seed, sizeof *seed, 0) != sizeof *seed) {
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
-        *seed = (int64_t)((uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec);
+    if (!p->seeded) {
+        p->generation.seed = mo_seed_draw();
     }
 }
 

@@ -18,6 +18,7 @@ typedef struct listener {
     srv_request *request;
     bool experts, log;  /* wants these too */
     bool no_log;        /* wants what only administrators see */
+    bool admin;         /* sees what belongs to others */
     bool fresh;         /* has heard nothing yet */
     uint64_t next_line; /* of the log */
 } listener;
@@ -36,8 +37,8 @@ struct srv_events {
 
 /* What one round tells, and whether it is news. */
 typedef struct round {
-    srv_writer status, experts, text;
-    bool status_changed, experts_changed;
+    srv_writer status[2], experts, text; /* status[1]: of administrators */
+    bool status_changed[2], experts_changed;
 } round;
 
 /* With the mutex held. */
@@ -78,8 +79,9 @@ static void tell(srv_events *e, round *r)
 {
     for (int i = 0; i < e->count; i++) {
         listener *l = &e->listeners[i];
-        if (!r->status.failed && (r->status_changed || l->fresh)) {
-            srv_stream_write(l->request, r->status.data, r->status.length);
+        const srv_writer *status = &r->status[l->admin];
+        if (!status->failed && (r->status_changed[l->admin] || l->fresh)) {
+            srv_stream_write(l->request, status->data, status->length);
         }
         if (l->experts && !r->experts.failed && r->experts.length > 0 && (r->experts_changed || l->fresh)) {
             srv_stream_write(l->request, r->experts.data, r->experts.length);
@@ -113,9 +115,11 @@ static bool renew(srv_writer *w, srv_writer *text)
     return changed;
 }
 
-static void look(srv_events *e, round *r, bool experts)
+/* As administrators see it, or as every client may, in whose view no job is its own. */
+static void look_at_status(srv_events *e, round *r, bool admin)
 {
-    json_t *root = srv_status_json(e->status, false);
+    const srv_caller caller = {.admin = admin};
+    json_t *root = srv_status_json(e->status, &caller, false);
     char *status = mo_json_dump(root, JSON_COMPACT);
     json_decref(root);
     srv_writer_empty(&r->text);
@@ -123,7 +127,13 @@ static void look(srv_events *e, round *r, bool experts)
     srv_puts(&r->text, status ? status : "{}");
     srv_put_literal(&r->text, "\n\n");
     free(status);
-    r->status_changed = renew(&r->status, &r->text);
+    r->status_changed[admin] = renew(&r->status[admin], &r->text);
+}
+
+static void look(srv_events *e, round *r, bool experts)
+{
+    look_at_status(e, r, false);
+    look_at_status(e, r, true);
     srv_writer_empty(&r->text);
     if (experts) {
         srv_put_literal(&r->text, "event: experts\ndata: ");
@@ -166,7 +176,8 @@ static void *run(void *user)
     }
     drop_gone(e);
     pthread_mutex_unlock(&e->mutex);
-    srv_writer_free(&r.status);
+    srv_writer_free(&r.status[0]);
+    srv_writer_free(&r.status[1]);
     srv_writer_free(&r.experts);
     srv_writer_free(&r.text);
     return NULL;
@@ -226,8 +237,12 @@ void srv_events_add(srv_events *e, srv_request *q, bool experts, bool log)
     const bool room = e->count < LISTENERS_MAX && !e->closing;
     if (room) {
         srv_stream_open(q, SRV_STREAM_SSE, 0);
-        e->listeners[e->count++] = (listener){
-            .request = q, .experts = experts, .log = log && admin, .no_log = log && !admin, .fresh = true};
+        e->listeners[e->count++] = (listener){.request = q,
+                                              .experts = experts,
+                                              .log = log && admin,
+                                              .no_log = log && !admin,
+                                              .admin = admin,
+                                              .fresh = true};
         pthread_cond_broadcast(&e->came);
     }
     pthread_mutex_unlock(&e->mutex);

@@ -14,7 +14,8 @@
 
 static void status(void *owner, srv_request *q)
 {
-    srv_reply_json(q, 200, srv_status_json(owner, true));
+    const srv_caller caller = srv_request_caller(q);
+    srv_reply_json(q, 200, srv_status_json(owner, &caller, true));
     srv_request_end(q);
 }
 

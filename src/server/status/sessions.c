@@ -75,6 +75,7 @@ static void list_sessions(void *owner, srv_request *q)
     if (!model) {
         return;
     }
+    const srv_caller caller = srv_request_caller(q);
     srv_engine *engine = srv_model_engine(model);
     srv_kept_report *list = read_kept(engine, q, &count);
     srv_engine_report r;
@@ -84,12 +85,12 @@ static void list_sessions(void *owner, srv_request *q)
         json_array_append_new(sessions, kept_json(&list[i]));
     }
     free(list);
-    srv_reply_json(
-        q, 200,
-        json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o}", "model", srv_model_id(model), "sessions", sessions,
-                  "bytes", (json_int_t)r.kept_bytes, "disk_bytes", (json_int_t)r.disk_bytes, "disk_failures",
-                  (json_int_t)r.disk_failures, "jobs", srv_jobs_json(engine), "answers",
-                  answers_json(status->running, srv_request_caller(q).admin ? NULL : srv_request_owner(q))));
+    srv_reply_json(q, 200,
+                   json_pack("{s:s, s:o, s:I, s:I, s:I, s:o, s:o}", "model", srv_model_id(model), "sessions",
+                             sessions, "bytes", (json_int_t)r.kept_bytes, "disk_bytes",
+                             (json_int_t)r.disk_bytes, "disk_failures", (json_int_t)r.disk_failures, "jobs",
+                             srv_jobs_json(engine, &caller), "answers",
+                             answers_json(status->running, caller.admin ? NULL : srv_request_owner(q))));
     srv_request_end(q);
     srv_models_unpeek(model);
 }

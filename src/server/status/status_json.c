@@ -119,29 +119,37 @@ static json_t *now_json(const srv_pulse *p)
                      "link_bytes_per_token", p->link_bytes_per_token);
 }
 
-json_t *srv_jobs_json(srv_engine *engine)
+static json_t *job_json(const srv_job_report *j, bool own)
 {
     static const char *const states[] = {[SRV_QUEUED] = "queued",
                                          [SRV_PROMPT] = "prompt",
                                          [SRV_GENERATING] = "generating",
                                          [SRV_PAUSED] = "paused"};
+    json_t *job = json_pack("{s:s, s:I}", "state", states[j->state], "answer_tokens",
+                            (json_int_t)j->usage.completion_tokens);
+    if (own) {
+        json_t *more = json_pack(
+            "{s:I, s:i, s:i, s:I, s:I, s:I}", "job", (json_int_t)j->job, "priority", j->priority, "choices",
+            j->choices, "prompt_tokens", (json_int_t)j->usage.prompt_tokens, "cached_tokens",
+            (json_int_t)j->usage.cached_tokens, "prompt_done", (json_int_t)j->usage.prompt_done);
+        json_object_update(job, more);
+        json_decref(more);
+    }
+    return job;
+}
+
+json_t *srv_jobs_json(srv_engine *engine, const srv_caller *caller)
+{
     srv_job_report list[JOBS_MAX];
     json_t *jobs = json_array();
     const int count = srv_engine_jobs(engine, list, JOBS_MAX);
     for (int i = 0; i < count && i < JOBS_MAX; i++) {
-        const srv_job_report *j = &list[i];
-        json_array_append_new(jobs,
-                              json_pack("{s:I, s:s, s:i, s:i, s:I, s:I, s:I, s:I}", "job", (json_int_t)j->job,
-                                        "state", states[j->state], "priority", j->priority, "choices",
-                                        j->choices, "prompt_tokens", (json_int_t)j->usage.prompt_tokens,
-                                        "cached_tokens", (json_int_t)j->usage.cached_tokens, "prompt_done",
-                                        (json_int_t)j->usage.prompt_done, "answer_tokens",
-                                        (json_int_t)j->usage.completion_tokens));
+        json_array_append_new(jobs, job_json(&list[i], srv_caller_sees(caller, list[i].owner)));
     }
     return jobs;
 }
 
-static json_t *engine_json(srv_engine *engine)
+static json_t *engine_json(srv_engine *engine, const srv_caller *caller)
 {
     srv_engine_report r;
     srv_engine_describe(engine, &r);
@@ -156,10 +164,10 @@ static json_t *engine_json(srv_engine *engine)
                      ratio((double)r.prompt_tokens, r.prompt_s), "predicted_tokens_s",
                      ratio((double)r.predicted_tokens, r.predicted_s), "kept_sessions", (json_int_t)r.kept,
                      "kept_session_bytes", (json_int_t)r.kept_bytes, "disk_sessions", (json_int_t)r.disk_kept,
-                     "disk_session_bytes", (json_int_t)r.disk_bytes, "jobs", srv_jobs_json(engine));
+                     "disk_session_bytes", (json_int_t)r.disk_bytes, "jobs", srv_jobs_json(engine, caller));
 }
 
-static json_t *loaded_json(srv_model *model)
+static json_t *loaded_json(srv_model *model, const srv_caller *caller)
 {
     const srv_pulse pulse = srv_model_pulse(model);
     mo_model *mo = srv_model_mo(model);
@@ -167,16 +175,17 @@ static json_t *loaded_json(srv_model *model)
     mo_counter_report counters;
     mo_model_describe(mo, &info, sizeof info);
     mo_model_counters(mo, &counters, sizeof counters);
-    return json_pack(
-        "{s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "architecture",
-        info.architecture, "isa", info.isa, "threads", info.threads, "layers", info.layers, "experts",
-        info.experts, "experts_used", info.experts_used, "bytes_per_token", (json_int_t)info.bytes_per_token,
-        "expert_picks", (json_int_t)counters.expert_picks, "experts_run", (json_int_t)counters.experts_run,
-        "now", now_json(&pulse), "wires", wires_json(mo, &pulse), "tiers", tiers_json(mo), "device",
-        device_json(mo), "speculation", speculation_json(mo), "engine", engine_json(srv_model_engine(model)));
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "architecture", info.architecture, "isa", info.isa, "threads", info.threads, "layers",
+                     info.layers, "experts", info.experts, "experts_used", info.experts_used,
+                     "bytes_per_token", (json_int_t)info.bytes_per_token, "expert_picks",
+                     (json_int_t)counters.expert_picks, "experts_run", (json_int_t)counters.experts_run,
+                     "now", now_json(&pulse), "wires", wires_json(mo, &pulse), "tiers", tiers_json(mo),
+                     "device", device_json(mo), "speculation", speculation_json(mo), "engine",
+                     engine_json(srv_model_engine(model), caller));
 }
 
-static json_t *model_json(srv_models *models, int index)
+static json_t *model_json(srv_models *models, int index, const srv_caller *caller)
 {
     static const char *const states[] = {[SRV_MODEL_UNLOADED] = "unloaded",
                                          [SRV_MODEL_LOADING] = "loading",
@@ -195,7 +204,7 @@ static json_t *model_json(srv_models *models, int index)
     }
     srv_model *model = srv_models_peek(models, index);
     if (model) {
-        json_t *more = loaded_json(model);
+        json_t *more = loaded_json(model, caller);
         json_object_update(out, more);
         json_decref(more);
         srv_models_unpeek(model);
@@ -203,13 +212,13 @@ static json_t *model_json(srv_models *models, int index)
     return out;
 }
 
-json_t *srv_status_json(const srv_status *status, bool uptime)
+json_t *srv_status_json(const srv_status *status, const srv_caller *caller, bool uptime)
 {
     srv_models *models = status->models;
     srv_http_report http;
     json_t *list = json_array();
     for (int i = 0, count = srv_models_count(models); i < count; i++) {
-        json_array_append_new(list, model_json(models, i));
+        json_array_append_new(list, model_json(models, i, caller));
     }
     srv_http_describe(status->http, &http);
     json_t *root = json_pack("{s:s, s:o, s:{s:i, s:i, s:I, s:I}}", "version", mo_version(), "models", list,
