@@ -75,7 +75,8 @@ void cli_sampling_options(cli_options *to, cli_sampling *s)
          &s->samplers, 0, 0},
         {"logit-bias", 0, CLI_PAIRS, "ID:X,...", "add X to the logit of token ID", &s->bias, 0, 0},
         {"seed", 0, CLI_INTEGER, "N",
-         "sampling seed; the same seed gives the same text on every machine; -1: random, printed (the default)",
+         "sampling seed; the same seed gives the same text on every machine; -1: random, printed (the "
+         "default)",
          &s->seed, -1, INT64_MAX},
     };
     CLI_OPTIONS_ADD(to, table);
