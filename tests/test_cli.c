@@ -802,6 +802,8 @@ static void test_learning(void **state)
         assert_int_equal(strlen(errors), 0);
     }
     shell("test -s warm && test -s mine.json");
+    assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS "--warm-file warm"), 0);
+    assert_non_null(strstr(errors, "neither read nor written: all experts are loaded at the start"));
     setenv("MORAINE_SIM", "memory=2G", 1); /* the hot cache's start line, and an update rate */
     assert_int_equal(run("run " MO_TEST_MODEL MOE_OPTIONS "--device sim --cpu-moe --moe-hot-cache perf.json "
                          "--moe-hot-cache-max-mib -1"),

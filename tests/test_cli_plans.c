@@ -79,6 +79,7 @@ static void test_plan(void **state)
     expect_failure("plan " PEBBLE " --machine odd.json", 1, "speed");
     expect_failure("plan none.gguf", 1, "none.gguf");
     expect_failure("plan gpt-oss-20b --gpu rtx-407", 2, "did you mean rtx-4070?");
+    expect_failure("plan gpt-oss-20b --gpu 4070", 2, "did you mean rtx-4070?");
     expect_failure("plan gpt-oss-20b --gpu abacus", 2, "h100, rtx-pro-6000, h200; a machine file");
 }
 

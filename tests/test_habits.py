@@ -83,6 +83,8 @@ def test_a_prompt_behind_the_model():
     bad(2, "run", PEBBLE, SUM, "-f", "README.md", say=["the prompt is given twice", "-f"])
     bad(2, "run", PEBBLE, "What", "is", "27?", say=["unexpected argument: is", "quotes around the prompt"])
     bad(1, "run", "Tell me a story.", say=["give the prompt with -p"])
+    for command in ("run", "inspect"):
+        bad(2, command, "", say=["moraine %s: the name of the model is empty" % command])
 
 
 def test_words_of_ollama():
@@ -111,7 +113,8 @@ class Server:
                 self.port = found.group(1)
             if " ready" in line:
                 break
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        self.log = []
+        threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True).start()
 
     def __enter__(self):
         return self
@@ -131,8 +134,9 @@ def test_a_server_is_asked():
         bad(1, "stop", "nothing", *where, say=["nothing is not loaded"])
         assert "stopped pebble" in good("stop", "pebble", *where).stderr
         end = time.monotonic() + 60
-        while good("ps", *where).stdout and time.monotonic() < end:
+        while not any(" unloaded " in line for line in server.log) and time.monotonic() < end:
             time.sleep(0.05)
+        assert "why=requested" in "".join(server.log), server.log
         assert "no model is loaded" in good("stop", *where).stderr
     ended = bad(1, "ps", *where, say=["no server runs at http://127.0.0.1:" + server.port, "moraine serve"])
     bad(1, "stop", *where, say=["no server runs at", "--port"])

@@ -59,7 +59,7 @@ mo_status mo_file_open(const char *path, mo_file **out, mo_error *err)
         file->encoder_status = mo_encoder_open(path, true, &file->encoder, &file->encoder_why);
     } else {
         file->encoder_status =
-            mo_fail(&file->encoder_why, MO_ENOENT, "%s: this is no encoder of pictures", path);
+            mo_fail(&file->encoder_why, MO_ENOENT, "%s: this is not an encoder of pictures", path);
     }
     *out = file;
     return MO_OK;

@@ -40,7 +40,7 @@ void mo_nearest_offer(mo_nearest *n, const char *candidate)
     }
     const size_t shorter = least(n->length, length);
     size_t d = distance(n->word, n->length, candidate, length);
-    if (shorter >= 3 && strncmp(n->word, candidate, shorter) == 0) {
+    if (d > 1 && shorter >= 3 && strncmp(n->word, candidate, shorter) == 0) {
         d = 1; /* one is the beginning of the other, as in --temperature */
     }
     /* A third of the letters may be wrong: more would be guessing. */

@@ -78,7 +78,7 @@ int cli_model_header_open(const char *command, const char *given, bool quiet, cl
         return path ? take_path(path, out) : code;
     }
     const cli_pulled_found found = cli_pulled_find(command, given);
-    if (found.path || found.several) {
+    if (found.path || found.refused) {
         return found.path ? take_path(found.path, out) : CLI_USAGE;
     }
     const mo_status status = strchr(given, '/') ? MO_ENOENT : open_shape(given, out, &err);

@@ -104,7 +104,7 @@ static cli_pulled_found find_bare(const char *command, const char *given)
         }
     }
     found.path = found.path && count == 1 ? cli_keep(found.path) : NULL;
-    found.several = count > 1;
+    found.refused = count > 1;
     if (count > 1) {
         fprintf(stderr, "moraine %s: %s matches several models; choose one:", command, given);
         for (int i = 0; i < models.count; i++) {
@@ -125,6 +125,11 @@ cli_pulled_found cli_pulled_find(const char *command, const char *given)
     hub_reference reference;
     hub_models models;
     mo_error err;
+    if (!given[0]) {
+        fprintf(stderr, "moraine %s: the name of the model is empty\n", command);
+        found.refused = true;
+        return found;
+    }
     if (access(given, F_OK) != 0 && !strchr(given, '/') && !cli_model_name(given)) {
         return find_bare(command, given);
     }
@@ -134,10 +139,10 @@ cli_pulled_found cli_pulled_find(const char *command, const char *given)
         return found;
     }
     scan(&models);
-    const hub_model *model = hub_models_find(&models, &reference, &found.several);
+    const hub_model *model = hub_models_find(&models, &reference, &found.refused);
     found.path = model ? cli_keep(model->files[0]) : NULL;
-    found.remote = found.path || found.several ? NULL : given;
-    if (found.several) {
+    found.remote = found.path || found.refused ? NULL : given;
+    if (found.refused) {
         name_several(command, given, &models, &reference);
     }
     hub_models_free(&models);
@@ -153,9 +158,9 @@ const char *cli_pulled_path(const char *command, const char *given, int *code)
     if (found.remote) {
         return pull(command, given, found.remote, code);
     }
-    if (!found.several) {
+    if (!found.refused) {
         say_bare(command, given);
     }
-    *code = found.several ? CLI_USAGE : CLI_FAILED;
+    *code = found.refused ? CLI_USAGE : CLI_FAILED;
     return NULL;
 }

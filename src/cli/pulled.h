@@ -13,7 +13,7 @@ const char *cli_pulled_path(const char *command, const char *given, int *code);
 typedef struct cli_pulled_found {
     const char *path;   /* a file, or a pulled model's first one; NULL: nothing is here */
     const char *remote; /* then the name with which a hub may have it; NULL: none */
-    bool several;       /* it means several models, which has been said */
+    bool refused;       /* it is empty or means several models, which has been said */
 } cli_pulled_found;
 
 cli_pulled_found cli_pulled_find(const char *command, const char *given);

@@ -164,8 +164,8 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
     }
     if (plan->mode == MO_PLAN_STREAMED) {
         return mo_fail(err, MO_ENOMEM,
-                       "under this ceiling the layers' cores do not fit into RAM, so there "
-                       "is no memory for a hot cache; omit it or raise `ram_bytes` to %s",
+                       "under this ceiling the layers' cores do not fit into RAM, so none "
+                       "is left for a hot cache; omit it or raise `ram_bytes` to %s",
                        mo_plan_size_text(plan->whole, size));
     }
     const int64_t others = plan->used - plan->slots - plan->kv; /* without KV cache */

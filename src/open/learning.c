@@ -270,8 +270,8 @@ static mo_status open_learning(mo_learning *l, const mo_learning_options *o, con
                "the update rate of the hot cache has no effect: LLAMA_MOE_LAYER_PERF=off disables counting");
     }
     if (l->warm_file && !l->store) {
-        mo_log(MO_LOG_WARN, "learning", "%s is neither read nor written: the model has no experts to cache",
-               l->warm_file);
+        mo_log(MO_LOG_WARN, "learning", "%s is neither read nor written: %s", l->warm_file,
+               l->shape.layers > 0 ? "all experts are loaded at the start" : "the model has no experts");
     }
     mo_profile *known = l->shape.layers > 0 ? read_profile(l, o->profile) : NULL;
     if (known) {

@@ -24,9 +24,7 @@ static mo_status check_choices(const mo_model_options *o, mo_error *err)
         {"`speculate`", "off, auto, ngram, mtp or draft", (int)o->speculate, MO_SPECULATE_DRAFT},
     };
     if (o->draft_model && (o->speculate == MO_SPECULATE_OFF || o->speculate == MO_SPECULATE_NGRAM)) {
-        return mo_fail(err, MO_EINVAL,
-                       "`draft_model` has an MTP head or a draft model, which `speculate` auto, mtp or draft "
-                       "uses; choose one");
+        return mo_fail(err, MO_EINVAL, "`draft_model` requires `speculate` auto, mtp or draft");
     }
     if (!o->draft_model && o->speculate == MO_SPECULATE_DRAFT) {
         return mo_fail(err, MO_EINVAL,

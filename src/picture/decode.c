@@ -78,7 +78,7 @@ const char *mo_picture_formats(void)
 static mo_status unread(const format *f, mo_error *err)
 {
     if (!f) {
-        return mo_fail(err, MO_EFORMAT, "this is no picture of a known format (known: %s)",
+        return mo_fail(err, MO_EFORMAT, "this is not a picture of a known format (known: %s)",
                        mo_picture_formats());
     }
     if (f->library) {

@@ -124,20 +124,39 @@ const mo_gpu_facts *mo_described_gpu_with(int64_t bytes)
 
 /* ---- Names ---- */
 
+/* The GPU that was probably meant, or NULL. */
+static const char *nearest_gpu(const char *word)
+{
+    char name[64];
+    const bool number = strspn(word, "0123456789") == 4; /* a GeForce's, as in 4070 */
+    snprintf(name, sizeof name, "%s%s", number ? "rtx-" : "", word);
+    mo_nearest nearest = {.word = name, .length = strlen(name)};
+    for (int i = 0; i < GPUS; i++) {
+        mo_nearest_offer(&nearest, gpus[i].name);
+    }
+    return nearest.best;
+}
+
+/* What follows an unknown word: the word that was meant (NULL: nobody knows), or a full stop. */
+static const char *hint(const char *meant, char out[64])
+{
+    snprintf(out, 64, "%s%s%s", meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : ".");
+    return out;
+}
+
 static mo_status find_gpu(const char *name, const mo_gpu_facts **out, mo_error *err)
 {
-    mo_nearest nearest = {.word = name, .length = strlen(name)};
     for (int i = 0; i < GPUS; i++) {
         if (strcasecmp(gpus[i].name, name) == 0 || strcasecmp(gpus[i].title, name) == 0) {
             *out = &gpus[i];
             return MO_OK;
         }
-        mo_nearest_offer(&nearest, gpus[i].name);
     }
-    if (nearest.best) {
+    const char *meant = nearest_gpu(name);
+    if (meant) {
         return mo_fail(err, MO_EINVAL,
                        "unknown GPU \"%.40s\"; did you mean %s? A machine file can describe others", name,
-                       nearest.best);
+                       meant);
     }
     char names[640] = "";
     for (int i = 0; i < GPUS; i++) {
@@ -153,7 +172,7 @@ static mo_status find_gpu(const char *name, const mo_gpu_facts **out, mo_error *
 static mo_status find_preset(const char *what, const char *name, const preset *list, int count, preset *out,
                              mo_error *err)
 {
-    char names[256] = "";
+    char names[256] = "", after[64];
     double rate;
     mo_nearest nearest = {.word = name, .length = strlen(name)};
     for (int i = 0; i < count; i++) {
@@ -169,9 +188,8 @@ static mo_status find_preset(const char *what, const char *name, const preset *l
         *out = (preset){.gb_s = rate / 1e9};
         return MO_OK;
     }
-    return mo_fail(err, MO_EINVAL, "unknown %s \"%.40s\"%s%s; choose one of %sor a rate such as %s", what,
-                   name, nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "", names,
-                   mo_quantity_example(MO_QUANTITY_RATE));
+    return mo_fail(err, MO_EINVAL, "unknown %s \"%.40s\"%s Choose one of %sor a rate such as %s", what, name,
+                   hint(nearest.best, after), names, mo_quantity_example(MO_QUANTITY_RATE));
 }
 
 static bool preset_named(const char *name, const preset *list, int count)
@@ -211,6 +229,18 @@ static bool read_part(char *word, mo_described *out)
     return true;
 }
 
+static mo_status refuse_part(const char *word, mo_error *err)
+{
+    char size[16], after[64];
+    const size_t length = strlen(word);
+    const bool number = length > 0 && length < 4 && strspn(word, "0123456789") == length;
+    snprintf(size, sizeof size, "%.3sG", word);
+    return mo_fail(err, MO_EINVAL,
+                   "\"%.40s\" is not a part of a PC%s Expected a GPU, the size of RAM, a memory and a disk, "
+                   "each once, as in \"rtx-3060, 32G, ddr4, nvme-3\"",
+                   word, hint(number ? size : nearest_gpu(word), after));
+}
+
 mo_status mo_described_read(const char *text, char *words, size_t size, mo_described *out, mo_error *err)
 {
     char *rest;
@@ -222,14 +252,7 @@ mo_status mo_described_read(const char *text, char *words, size_t size, mo_descr
             word[n - 1] = '\0';
         }
         if (!read_part(word, out)) {
-            mo_nearest nearest = {.word = word, .length = strlen(word)};
-            for (int i = 0; i < GPUS; i++) {
-                mo_nearest_offer(&nearest, gpus[i].name);
-            }
-            return mo_fail(err, MO_EINVAL,
-                           "\"%.40s\" is not a part of a PC%s%s; expected a GPU, the size of RAM, a memory "
-                           "and a disk, each once, as in \"rtx-3060, 32G, ddr4, nvme-3\"",
-                           word, nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "");
+            return refuse_part(word, err);
         }
     }
     return out->ram_bytes > 0

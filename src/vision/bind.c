@@ -40,7 +40,7 @@ static int64_t key_int(mo_vision_binder *b, const char *key, int64_t otherwise, 
     }
     b->status = mo_gguf_i64_or(b->gguf, key, otherwise, &value, b->err);
     if (b->status == MO_OK && (value < low || value > high)) {
-        fail(b, MO_EFORMAT, value == otherwise ? "%s is missing" : "%s makes no sense", key);
+        fail(b, MO_EFORMAT, value == otherwise ? "%s is missing" : "%s is out of range", key);
     }
     return b->status == MO_OK ? value : low;
 }
@@ -59,7 +59,7 @@ static void key_colours(mo_vision_binder *b, const char *key, float out[3])
     for (uint64_t i = 0; i < 3 && b->status == MO_OK; i++) {
         b->status = mo_gguf_f32_of(b->gguf, key, i, &out[i], b->err);
         if (b->status == MO_OK && !isfinite(out[i])) {
-            fail(b, MO_EFORMAT, "%s makes no sense", key);
+            fail(b, MO_EFORMAT, "%s is not a finite number", key);
         }
     }
 }
@@ -302,7 +302,7 @@ static void bind_qwen(mo_vision_binder *b, mo_vision_spec *s)
     t = need(b, "v.position_embd", ".weight");
     s->side = t ? (int64_t)(sqrt((double)t->size[1]) + 0.5) : 1;
     if (t && (s->side > SIDE_MAX || s->side * s->side != t->size[1])) {
-        fail(b, MO_EFORMAT, "%s has %lld rows, which is no square", t->name, (long long)t->size[1]);
+        fail(b, MO_EFORMAT, "%s has %lld rows, which is not a square", t->name, (long long)t->size[1]);
     }
     s->positions = floats(b, t, s->width, s->side * s->side);
     for (int n = 0; n < s->layers && b->status == MO_OK; n++) {
@@ -381,7 +381,8 @@ static void projector(mo_vision_binder *b, mo_vision_spec *s)
     const char *name = "", *architecture = "";
     b->status = mo_gguf_string_or(b->gguf, "general.architecture", "", &architecture, b->err);
     if (b->status == MO_OK && strcmp(architecture, "clip") != 0) {
-        fail(b, MO_EFORMAT, "this is no encoder of pictures: its architecture is \"%s\" instead of \"clip\"",
+        fail(b, MO_EFORMAT,
+             "this is not an encoder of pictures: its architecture is \"%s\" instead of \"clip\"",
              architecture);
     }
     if (!key_flag(b, "clip.has_vision_encoder")) {
@@ -422,12 +423,12 @@ static void keys(mo_vision_binder *b, mo_vision_spec *s)
                     : key_flag(b, "clip.use_silu") ? MO_VISION_SILU
                                                    : MO_VISION_QUICK_GELU;
     if (s->head_len % 4 != 0) {
-        fail(b, MO_EUNSUPPORTED, "its heads have %lld values, which is no multiple of 4",
+        fail(b, MO_EUNSUPPORTED, "its heads have %lld values, which is not a multiple of 4",
              (long long)s->head_len);
     }
     for (int i = 0; i < 3; i++) {
         if (!(s->std[i] > 0)) {
-            fail(b, MO_EFORMAT, "clip.vision.image_std makes no sense");
+            fail(b, MO_EFORMAT, "clip.vision.image_std is not above 0");
         }
     }
 }

@@ -56,8 +56,9 @@ static void print_device(const mo_plan_report *r, const char *kv)
     }
     count_experts(r, &in_slots, &experts);
     snprintf(positions, sizeof positions, "%lld tokens, %s", (long long)r->context, kv);
-    const int length = snprintf(buffers, sizeof buffers, "%d layers streamed through %d buffers",
-                                d->streamed_layers, d->layer_buffers);
+    const int length =
+        snprintf(buffers, sizeof buffers, "%d layer%s streamed through %d buffer%s", d->streamed_layers,
+                 d->streamed_layers == 1 ? "" : "s", d->layer_buffers, d->layer_buffers == 1 ? "" : "s");
     if (d->cpu_layers) {
         snprintf(buffers + length, sizeof buffers - (size_t)length,
                  "; the CPU computes %d of them for single tokens", d->cpu_layers);

@@ -193,6 +193,13 @@ static void take_pulse(srv_model *model)
     model->pulse_ns = now;
 }
 
+/* A request may have said that the model stays for 0 seconds, as moraine stop does. */
+static const char *why_due(const srv_model *model)
+{
+    const bool requested = model->wanted_away || (model->keep_s == 0 && model->spec.keep_s != 0);
+    return model->away ? model->away : requested ? "requested" : "idle";
+}
+
 void *srv_idle_unload_run(void *user)
 {
     srv_models *m = user;
@@ -207,7 +214,7 @@ void *srv_idle_unload_run(void *user)
                 one->wanted_away || (!one->spec.pinned && one->keep_s >= 0 && idle >= one->keep_s);
             if (one->state == SRV_MODEL_LOADED && one->refs == 0 && due) {
                 m->changing = true;
-                srv_loader_unload(m, one, !one->wanted_away ? "idle" : one->away ? one->away : "requested");
+                srv_loader_unload(m, one, why_due(one));
                 m->changing = false;
                 pthread_cond_broadcast(&m->changed);
             }

@@ -303,7 +303,7 @@ static mo_status parse(const char *url, size_t length, CURLU *at, mo_error *err)
 {
     char text[URL_MOST + 1], *scheme = NULL;
     if (length > URL_MOST || memchr(url, '\0', length)) {
-        return mo_fail(err, MO_EINVAL, "the address is longer than %d bytes or no text", URL_MOST);
+        return mo_fail(err, MO_EINVAL, "the address is longer than %d bytes or not a text", URL_MOST);
     }
     memcpy(text, url, length);
     text[length] = '\0';
@@ -311,7 +311,7 @@ static mo_status parse(const char *url, size_t length, CURLU *at, mo_error *err)
     if (code != CURLUE_OK || curl_url_get(at, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK) {
         return mo_fail(err, MO_EINVAL,
                        code == CURLUE_USER_NOT_ALLOWED ? "the address has a user's name, which is not sent"
-                                                       : "the address is no URL");
+                                                       : "the address is not a URL");
     }
     const bool good = strcasecmp(scheme, "http") == 0 || strcasecmp(scheme, "https") == 0;
     curl_free(scheme);
