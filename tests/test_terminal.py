@@ -951,6 +951,24 @@ def test_wrapping_follows_the_window():
     assert len(rows) > 30 and all(36 < len(r) < 44 for r in rows[-20:-2]), rows
 
 
+def test_wrapping_after_a_stop():
+    """What comes after Ctrl-Z and fg is wrapped as a text that begins at the left edge."""
+    shell = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], env=dict(environment, PS1="shell$ "), encoding="utf-8", timeout=60,
+                          dimensions=(40, 60))
+    shell.expect_exact("shell$ ")
+    shell.sendline(" ".join([PROGRAM, "run", *SAME, "-q", "-p", "Hi", "-n", "1200", scripted("stopped", "word " * 400)]))
+    shell.expect_exact("word word word")
+    shell.send("\x1a")
+    shell.expect_exact("Stopped")
+    shell.expect_exact("shell$ ")
+    shell.sendline("fg >/dev/null")
+    shell.expect_exact("fg >/dev/null")
+    shell.expect_exact("shell$ ")
+    rows = [row for row in ("".join(r).rstrip() for r in Screen(60).put(shell.before).rows) if row]
+    shell.close(force=True)
+    assert len(rows) > 20 and all(50 < len(row) < 60 for row in rows[:-1]), rows
+
+
 def test_no_wrapping_in_pipes():
     model = scripted("piped", SAYS)
     ended = run("-q", "-p", "Hi", model)
@@ -969,9 +987,9 @@ def test_chat_says_who_answers():
     leave(t)
     t = Terminal(columns=80)
     t.prompt()
-    for command in ("/help", "/nothing", "/load", "/set", "/profile"):
+    for command in ("/help", "/nothing", "/load", "/set", "/profile", "/show info", "/set samplers foo", "/set temp abc"):
         screen = Screen(80).put(t.say(command))
-        assert not screen.wrapped, (command, screen.lines())
+        assert not screen.wrapped and "--help" not in "".join(screen.lines()), (command, screen.lines())
     leave(t)
 
 
@@ -1041,6 +1059,15 @@ def test_chat_settings():
         assert why in seen and " now" not in seen, (words, seen)
     assert t.say("/set") == shown  # errors leave everything as it was
     t.say(FOX)
+    for name, value in (("temp", r"[0-9.]+ \(default\)"), ("top-k", "default"), ("samplers", "default"), ("max-tokens", "-1")):
+        assert "back to its default" in t.say("/set %s default" % name)
+        assert re.search(r"%s +%s\r" % (name, value), t.say("/set")), (name, t.say("/set"))
+    assert "dry-sequence-breaker is a b now" in t.say("/set dry-sequence-breaker 'a b'")
+    assert "is empty" in t.say("/set dry-sequence-breaker ''")
+    for command, hint in (("/set num_ctx 512", "no setting num_ctx; moraine chat --ctx N"), ("/set nothink", "--no-think"), ("/set verbose", "/speed"),
+                          ("/show info", "/model describes")):
+        assert hint in t.say(command), command
+    assert "no answer yet" not in t.say("  /speed") and "answer" in t.say(" \t /speed")
     leave(t)
 
 

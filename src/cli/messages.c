@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/print/wrapping.h"
+
 enum { MESSAGE_BYTES = 2048 };
 
 /* Every setting that a message of the library names; tools/messages.sh compares. */
@@ -94,5 +96,5 @@ void cli_say_error(const char *command, const mo_error *err)
     char said[MESSAGE_BYTES];
     snprintf(said, sizeof said, "%s", err->detail);
     cli_name_options(said, sizeof said);
-    fprintf(stderr, "moraine %s: %s\n", command, said);
+    cli_wrapping_say("moraine %s: %s", command, said);
 }

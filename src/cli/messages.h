@@ -8,7 +8,7 @@
 /* Puts options in the place of settings, in a buffer of `size` bytes. */
 void cli_name_options(char *text, size_t size);
 
-/* "moraine COMMAND: what went wrong" on stderr. */
+/* "moraine COMMAND: what went wrong" on stderr, broken between words on a terminal. */
 void cli_say_error(const char *command, const mo_error *err);
 
 #endif

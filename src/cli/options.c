@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "cli/foreign.h"
 #include "cli/help.h"
+#include "cli/print/wrapping.h"
 
 #define HELP_VALUE 256 /* getopt_long's number for --help; table entries follow it */
 
@@ -71,8 +72,12 @@ bool cli_size_parse(const char *text, uint64_t *bytes)
 
 static int bad_value(const cli_usage *u, const cli_option *o, const char *text, const char *wanted)
 {
-    fprintf(stderr, "moraine %s: --%s %s: expected %s; see moraine %s --help\n", u->command, o->name, text,
-            wanted, u->command);
+    if (u->command) {
+        fprintf(stderr, "moraine %s: --%s %s: expected %s; see moraine %s --help\n", u->command, o->name,
+                text, wanted, u->command);
+    } else {
+        cli_wrapping_say("/set %s %s: expected %s", o->name, text, wanted);
+    }
     return CLI_USAGE;
 }
 
@@ -237,10 +242,10 @@ static int store(const cli_usage *u, const cli_option *o, const char *text)
     return CLI_USAGE;
 }
 
-bool cli_option_store(const char *command, const cli_option *option, const char *text)
+bool cli_option_store(const cli_option *option, const char *text)
 {
-    const cli_usage usage = {.command = command};
-    return store(&usage, option, text) == -1;
+    const cli_usage conversation = {.command = NULL};
+    return store(&conversation, option, text) == -1;
 }
 
 /* ---- Parsing ---- */

@@ -74,8 +74,9 @@ typedef struct cli_usage {
  * is wrong. */
 int cli_options_parse(const cli_usage *usage, int argc, char **argv, int *first);
 
-/* Stores a value as if it had been given to the option; text lives as long as what it is stored in. False after saying what is expected. */
-bool cli_option_store(const char *command, const cli_option *option, const char *text);
+/* For /set in a conversation: stores a value as if it had been given to the option; text lives as long as what it is stored in. False after saying
+ * what is expected. */
+bool cli_option_store(const cli_option *option, const char *text);
 
 /* Takes the next pair of "12:1.5,99:-inf" and moves *text behind it; X is a number or an infinity. False at the end, and
  * where it is none (then **text is not 0). */

@@ -591,6 +591,12 @@ static void obey(dialog *chat, const char *line)
         }
         return;
     }
+    if (strncmp(line, "/show", length) == 0 && length == strlen("/show")) { /* of Ollama */
+        cli_wrapping_say(
+            "unknown command /show; /model describes the model, /set lists the settings, /system "
+            "shows the system message");
+        return;
+    }
     cli_wrapping_say("unknown command %.*s; /help lists commands. Put a message that starts with / between "
                      "\"\"\" and \"\"\".",
                      (int)length, line);
@@ -618,9 +624,10 @@ static int converse(dialog *chat, const char *history)
         if (!text) {
             break;
         }
-        if (text[0] == '/' && !literal) {
-            obey(chat, text);
-        } else if (text[strspn(text, " \t")]) {
+        const char *begin = text + strspn(text, " \t");
+        if (begin[0] == '/' && !literal) {
+            obey(chat, begin);
+        } else if (begin[0]) {
             free(chat->pending); /* another message takes its place */
             chat->pending = NULL;
             ask(chat, text);

@@ -23,6 +23,18 @@ static const struct {
     {"mirostat-eta", "mirostat-lr"},
 };
 
+/* Words of other programs that are no settings here, and what does the same. */
+static const struct {
+    const char *name, *instead;
+} elsewhere[] = {
+    {"num-ctx", "moraine chat --ctx N sets the context"},
+    {"ctx", "moraine chat --ctx N sets the context"},
+    {"think", "moraine chat --think turns thinking on"},
+    {"nothink", "moraine chat --no-think turns thinking off"},
+    {"verbose", "/speed shows the speed of the last answer"},
+    {"nohistory", "moraine chat --history off keeps no history"},
+};
+
 static void list_options(cli_options *to, cli_chat_settings *s)
 {
     const cli_option limit = {"max-tokens", 0, CLI_INTEGER, "N", "", &s->limit, -1, INT64_MAX};
@@ -94,11 +106,27 @@ void cli_chat_set_show(const cli_chat_settings *settings, const cli_generation *
 
 /* ---- Changing ---- */
 
+static void say_unknown(const char *typed, const char *name, const char *nearest)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        if (strcmp(name, elsewhere[i].name) == 0) {
+            cli_wrapping_say("there is no setting %s; %s", typed, elsewhere[i].instead);
+            return;
+        }
+    }
+    if (nearest) {
+        cli_wrapping_say("there is no setting %s; did you mean %s? /set lists all of them", typed, nearest);
+    } else {
+        cli_wrapping_say("there is no setting %s; /set lists all of them", typed);
+    }
+}
+
 /* The option of this name, in which _ is - . */
 static const cli_option *find(const cli_options *list, const char *word, size_t length)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    char typed[64], name[64];
+    snprintf(typed, sizeof typed, "%.*s", (int)length, word);
+    snprintf(name, sizeof name, "%s", typed);
     for (char *c = name; *c; c++) {
         *c = (char)(*c == '_' ? '-' : *c);
     }
@@ -113,12 +141,7 @@ static const cli_option *find(const cli_options *list, const char *word, size_t 
         }
         mo_nearest_offer(&nearest, list->item[i].name);
     }
-    if (nearest.best) {
-        cli_wrapping_say("there is no setting %s; did you mean %s? /set lists all of them", name,
-                         nearest.best);
-    } else {
-        cli_wrapping_say("there is no setting %s; /set lists all of them", name);
-    }
+    say_unknown(typed, own, nearest.best);
     return NULL;
 }
 
@@ -133,6 +156,35 @@ static char *keep(cli_chat_settings *s, const char *text)
         s->texts[s->text_count++] = copy;
     }
     return copy; /* cppcheck-suppress memleak ; the list has it */
+}
+
+/* Quotation marks around the whole text go. */
+static void unquote(char *text)
+{
+    const size_t length = strlen(text);
+    if (length >= 2 && (text[0] == '"' || text[0] == '\'') && text[length - 1] == text[0]) {
+        memmove(text, text + 1, length - 2);
+        text[length - 2] = '\0';
+    }
+}
+
+/* Gives the option of this name the value that it has when nobody has set it. */
+static void reset(cli_chat_settings *s, const char *name)
+{
+    cli_chat_settings unset = {.sampling = CLI_SAMPLING_DEFAULT, .limit = -1};
+    cli_options to = {0}, from = {0};
+    list_options(&to, s);
+    list_options(&from, &unset);
+    for (int i = 0; i < to.count; i++) {
+        const cli_option *o = &to.item[i];
+        const size_t bytes = o->kind == CLI_REAL || o->kind == CLI_ABOVE ? sizeof(double)
+                             : o->kind == CLI_INTEGER                    ? sizeof(int64_t)
+                             : o->kind == CLI_TEXTS                      ? sizeof(cli_texts)
+                                                                         : sizeof(const char *);
+        if (strcmp(o->name, name) == 0) {
+            memcpy(o->out, from.item[i].out, bytes);
+        }
+    }
 }
 
 void cli_chat_set(cli_chat_settings *settings, cli_generation *g, const char *words)
@@ -151,12 +203,12 @@ void cli_chat_set(cli_chat_settings *settings, cli_generation *g, const char *wo
         cli_wrapping_say("/set %s needs a value", o->name);
         return;
     }
-    if (o->kind == CLI_TEXTS) {
-        ((cli_texts *)o->out)->count = 0;
-    }
-    if (cli_option_store("chat", o, text) && cli_generation_change(g, &changed.sampling, changed.limit)) {
+    const bool resets = strcmp(text, "default") == 0;
+    unquote(text);
+    reset(&changed, o->name); /* a list begins anew */
+    if ((resets || cli_option_store(o, text)) && cli_generation_change(g, &changed.sampling, changed.limit)) {
         settings->sampling = changed.sampling;
         settings->limit = changed.limit;
-        cli_wrapping_say("%s is %s now", o->name, value);
+        cli_wrapping_say(resets ? "%s is back to its %s" : "%s is %s now", o->name, text);
     }
 }

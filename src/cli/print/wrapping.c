@@ -7,6 +7,7 @@
 #include <wchar.h>
 
 #include "cli/print/terminal.h"
+#include "cli/signals.h"
 
 static bool moves_cursor(FILE *stream)
 {
@@ -28,6 +29,7 @@ void cli_wrapping_begin(cli_wrapping *w, FILE *stream, bool wraps)
     if (w->on) {
         setlocale(LC_CTYPE, "C.UTF-8"); /* for wcwidth() */
         w->width = cli_terminal_width(stream);
+        w->continued = cli_signals_continued();
         begin_line(w);
     }
 }
@@ -53,6 +55,17 @@ static void look_at_width(cli_wrapping *w)
         w->width = now;
         w->column %= now;
         w->word_column = 0;
+    }
+}
+
+/* After a stop the terminal's line is another one, which is empty: a shell has written above it. */
+static void look_at_stops(cli_wrapping *w)
+{
+    const int now = cli_signals_continued();
+    if (now != w->continued) {
+        w->continued = now;
+        w->column = w->indent = w->spaces = w->word_column = 0;
+        w->in_word = false;
     }
 }
 
@@ -158,6 +171,7 @@ void cli_wrapping_put(cli_wrapping *w, const char *text, size_t length)
         fwrite(text, 1, length, w->stream);
         return;
     }
+    look_at_stops(w);
     look_at_width(w);
     for (size_t bytes; length > 0; text += bytes, length -= bytes) {
         const int columns = cli_character_columns(text, length, &bytes);

@@ -12,6 +12,7 @@ typedef struct cli_wrapping {
     FILE *stream;
     bool on;           /* the stream is a terminal with a cursor */
     int width;         /* of the terminal; looked at again with each piece */
+    int continued;     /* how often the program had been stopped when it wrote last */
     int column;        /* of the cursor */
     int indent;        /* blanks that the line begins with */
     int spaces;        /* that have come and are not written */
