@@ -7,9 +7,30 @@
 #include "cli/infile.h"
 #include "cli/options.h"
 
+/* A file's name has no such sign. */
+static bool is_text(const char *grammar)
+{
+    return strstr(grammar, "::=") != NULL;
+}
+
 void cli_constraint_say(const char *command, const cli_constraint *c, const char *text)
 {
-    fprintf(stderr, "moraine %s: %s: %s\n", command, c->schema ? c->schema : c->grammar, text);
+    const char *where = c->schema ? c->schema : is_text(c->grammar) ? "--grammar" : c->grammar;
+    fprintf(stderr, "moraine %s: %s: %s\n", command, where, text);
+}
+
+/* Reads the file, or takes a grammar that was given itself, as llama.cpp does. */
+static char *read_text(const char *command, const cli_constraint *c, size_t *length)
+{
+    if (c->schema || !is_text(c->grammar)) {
+        return cli_read_file(command, c->schema ? c->schema : c->grammar, length);
+    }
+    char *text = strdup(c->grammar);
+    *length = strlen(c->grammar);
+    if (!text) {
+        fprintf(stderr, "moraine %s: out of memory for the grammar\n", command);
+    }
+    return text;
 }
 
 int cli_constraint_read(const char *command, cli_constraint *c)
@@ -21,7 +42,7 @@ int cli_constraint_read(const char *command, cli_constraint *c)
     if (!c->schema && !c->grammar) {
         return CLI_OK;
     }
-    c->text = cli_read_file(command, c->schema ? c->schema : c->grammar, &c->length);
+    c->text = read_text(command, c, &c->length);
     if (!c->text) {
         return CLI_FAILED;
     }

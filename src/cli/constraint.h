@@ -5,7 +5,7 @@
 #include <moraine_server.h>
 
 typedef struct cli_constraint {
-    const char *schema, *grammar; /* files; NULL: not given */
+    const char *schema, *grammar; /* files, or the grammar itself; NULL: not given */
     char *text;                   /* of the one that was */
     size_t length;
 } cli_constraint;
@@ -13,8 +13,9 @@ typedef struct cli_constraint {
 #define CLI_CONSTRAINT_OPTIONS(c)                                                                            \
     {"schema", 0, CLI_TEXT, "FILE", "constrain the answer to the JSON schema in FILE", &(c).schema, 0, 0},   \
     {                                                                                                        \
-        "grammar", 0, CLI_TEXT, "FILE", "constrain the answer to the GBNF grammar in FILE", &(c).grammar, 0, \
-            0                                                                                                \
+        "grammar", 0, CLI_TEXT, "FILE",                                                                      \
+            "constrain the answer to the GBNF grammar in FILE, or to a grammar with ::= itself",             \
+            &(c).grammar, 0, 0                                                                               \
     }
 
 /* Reads the file that was given, before a model is loaded, and checks a schema (a grammar may name tokens of the model). CLI_OK,

@@ -101,7 +101,8 @@ typedef struct translating {
     const cli_usage *usage;
     char **argv;
     int argc, read, written;
-    char *model; /* the value of -m or -hf */
+    char *model;    /* the value of -m or -hf */
+    const char *kv; /* of -ctk or -ctv */
     const foreign_word *noted[sizeof table / sizeof *table];
     int notes;
 } translating;
@@ -143,6 +144,12 @@ static bool is_format(const char *value)
     return is_listed("f16 bf16 i16 f32 q8_0", value, strlen(value));
 }
 
+/* The formats of 16 bits are one here. */
+static const char *kv_format(const char *value)
+{
+    return strstr(value, "16") ? "i16" : value;
+}
+
 /* The option that the map has for the value. */
 static int write_mapped(translating *t, const foreign_word *w, const char *word, size_t length,
                         const char *value)
@@ -180,12 +187,21 @@ static bool name_devices(const char *value, char *out, size_t size)
     return found;
 }
 
+static bool is_option(const cli_usage *u, const char *word)
+{
+    const size_t length = strcspn(word, "=");
+    return own_option(u, word, length) || find(u, word, length, NULL);
+}
+
 static int translate(translating *t, const foreign_word *w, const char *word, size_t length)
 {
     const char *value = word[length] == '=' ? word + length + 1 : NULL;
     const bool choice = *w->value == '[';
     const char *next = t->read < t->argc ? t->argv[t->read] : NULL;
     char devices[128];
+    if (w->kind == NOTE && next && *next == '-' && is_option(t->usage, next)) {
+        next = NULL; /* the value was forgotten */
+    }
     if (!value && *w->value && next && (!choice || is_listed(w->value, next, strlen(next)))) {
         value = next;
         t->read++;
@@ -209,6 +225,10 @@ static int translate(translating *t, const foreign_word *w, const char *word, si
         if (!value || !is_format(value)) {
             return refuse(t, word, length, w->says);
         }
+        if (t->kv && strcmp(kv_format(t->kv), kv_format(value)) != 0) {
+            return refuse(t, word, length, w->says);
+        }
+        t->kv = value;
         return write_option(t, w->to, strcmp(value, "bf16") == 0 ? "f16" : value) ? -1 : CLI_FAILED;
     case MAPPED: return write_mapped(t, w, word, length, value);
     case NOTHING: return -1;
@@ -216,6 +236,19 @@ static int translate(translating *t, const foreign_word *w, const char *word, si
     case REFUSED: break;
     }
     return refuse(t, word, length, w->says);
+}
+
+/* "-ngl99" is "-ngl 99": the number becomes the next word. Returns the length of the option. */
+static size_t split_number(translating *t, char *word, size_t length)
+{
+    const size_t letters = 1 + strspn(word + 1, "abcdefghijklmnopqrstuvwxyz");
+    if (*word != '-' || letters < 2 || letters == length ||
+        strspn(word + letters, "0123456789.") != length - letters || word[length] ||
+        !find(t->usage, word, letters, word + letters)) {
+        return length;
+    }
+    t->argv[--t->read] = word + letters;
+    return letters;
 }
 
 /* "-sps": one word there; here it would be -s with the value "ps". Joined values as in -n20 and -pHello stay. */
@@ -277,8 +310,8 @@ int cli_foreign_translate(const cli_usage *u, int *argc, char **argv)
     while (t.read < t.argc && code == -1) {
         char *word = argv[t.read++];
         write_dashes(u, word);
-        const size_t length = strcspn(word, "=");
-        const char *value = word[length] ? word + length + 1 : t.read < t.argc ? argv[t.read] : NULL;
+        const size_t length = split_number(&t, word, strcspn(word, "="));
+        const char *value = word[length] == '=' ? word + length + 1 : t.read < t.argc ? argv[t.read] : NULL;
         const cli_option *own = own_option(u, word, length);
         const foreign_word *w = *word == '-' ? find(u, word, length, value) : NULL;
         if (strcmp(word, "--") == 0) { /* nothing behind it is an option */

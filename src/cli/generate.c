@@ -207,14 +207,15 @@ static int open_generation(cli_generation *g, const cli_sampling *s)
     if (status == MO_OK) {
         status = mo_generation_open(g->model, &o, &g->generation, &err);
     }
-    if (status != MO_OK && is_constraint_wrong(g->model, &o)) {
+    const bool constraint = status != MO_OK && is_constraint_wrong(g->model, &o);
+    if (constraint) {
         cli_constraint_say(g->command, g->how.constraint, err.detail);
     } else if (status != MO_OK) {
         cli_say_error(g->command, &err);
     }
     free(bias);
     if (status != MO_OK) {
-        return CLI_FAILED;
+        return status == MO_EINVAL && !constraint ? CLI_USAGE : CLI_FAILED;
     }
     mo_generation_describe(g->generation, &info, sizeof info);
     g->seed = info.seed;
