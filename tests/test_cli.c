@@ -887,8 +887,10 @@ static void test_lanes(void **state)
     assert_non_null(strstr(errors, " ms, overlap "));
     assert_int_equal(run(LANES "--postfetch-enable 0"), 0);
     assert_null(strstr(errors, "transferring"));
+    unsetenv("LLAMA_POSTFETCH_MODE"); /* whether the plan sends any or none */
+    assert_int_equal(run(LANES), 0);
+    assert_non_null(strstr(errors, "postfetch: layer 0: transferring "));
     unsetenv("LLAMA_POSTFETCH_DEBUG");
-    unsetenv("LLAMA_POSTFETCH_MODE");
     unsetenv("LLAMA_POSTFETCH_BLOCK_ON_MISS");
     assert_int_equal(run(LANES "--postfetch-enable 2"), 2);
     assert_int_equal(run(LANES "--postfetch-enable 1 --postfetch down"), 2);

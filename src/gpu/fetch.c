@@ -409,6 +409,11 @@ mo_status mo_gpu_fetch_submit(mo_gpu_lanes *lanes, mo_forward *forward, mo_gpu_s
         status = fetch_all(lanes, forward, s, err);
     } else {
         touch(lanes, &forward->w->picks, s);
+        if (lanes->postfetch.debug && lanes->postfetch.mode != MO_POSTFETCH_OFF && s->count && !s->sent) {
+            mo_log_asked(MO_LOG_INFO, "postfetch",
+                         "layer %d: transferring none of %d missing experts; the CPU computes them", s->layer,
+                         s->count);
+        }
     }
     if (status != MO_OK) {
         forget(lanes, forward->w->needs, s);
