@@ -169,7 +169,7 @@ def test_completions_have_pictures_at_their_marks():
     for prompt, param, words in (({"prompt_string": "none", "multimodal_data": [photo()]}, "prompt.prompt_string", "0 for 1"), ({"prompt_string": "<__media__><__media__>", "multimodal_data": [photo()]}, "prompt.prompt_string", "2 for 1"),
                                  ({"prompt_string": "<__media__>", "multimodal_data": ["@"]}, "prompt.multimodal_data[0]", "base64"), ({"prompt_string": "<__media__>", "multimodal_data": [5]}, "prompt.multimodal_data[0]", "string"),
                                  ({"prompt_string": "<__media__>", "multimodal_data": photo()}, "prompt.multimodal_data", "list"), ({"multimodal_data": [photo()]}, "prompt.prompt_string", ""),
-                                 ({"prompt_string": "<__media__>", "multimodal_data": ["file:///etc/passwd"]}, "prompt.multimodal_data[0]", "data URL"), (["a", {"prompt_string": "<__media__>", "multimodal_data": ["AAAA"]}], "prompt[1].multimodal_data[0]", "no picture")):
+                                 ({"prompt_string": "<__media__>", "multimodal_data": ["file:///etc/passwd"]}, "prompt.multimodal_data[0]", "data URL"), (["a", {"prompt_string": "<__media__>", "multimodal_data": ["AAAA"]}], "prompt[1].multimodal_data[0]", "not a picture")):
         status, r = s.post("/completion", {"prompt": prompt, "n_predict": 2})
         assert status == 400 and r["error"]["param"] == param and words in r["error"]["message"], (prompt, r)
     status, r = s.post("/completion", {"prompt": {"prompt_string": "<__media__>" * 40, "multimodal_data": [photo()] * 40}, "n_predict": 2})
@@ -231,9 +231,9 @@ def test_what_is_no_picture_is_refused_by_its_part():
     def file(name):
         return url(photo("formats/" + name))
     bad = [("http://example.com/a.png", 400, "not fetched"), ("https://127.0.0.1/a.png", 400, "not fetched"), ("file:///etc/passwd", 400, "data URL"),
-           ("/etc/passwd", 400, "no picture"), ("ftp://a", 400, "data URL"), ("data:image/png;base64,", 400, "no data"), ("", 400, "no data"),
+           ("/etc/passwd", 400, "not a picture"), ("ftp://a", 400, "data URL"), ("data:image/png;base64,", 400, "no data"), ("", 400, "no data"),
            ("data:image/png;base64,@@@@", 400, "base64"), ("data:image/png;base64,AAAAA", 400, "base64"), ("data:text/plain;base64,AAAA", 400, "picture"),
-           ("data:image/png,abc", 400, "base64"), ("AAAA", 400, "no picture"), (file("bad-bomb.png"), 413, "60000"), (file("bad-cut.png"), 400, "ends early"),
+           ("data:image/png,abc", 400, "base64"), ("AAAA", 400, "not a picture"), (file("bad-bomb.png"), 413, "60000"), (file("bad-cut.png"), 400, "ends early"),
            (file("bad-magic.png"), 400, ""), (file("bad-zero.png"), 400, "")]
     for address, code, words in bad:
         status, r = chat(s, [text("a"), {"type": "image_url", "image_url": {"url": address}}])

@@ -22,13 +22,6 @@
 /* Steps after which the time of one row is measured again; tokens until what does not pay is tried again, at first and at most; and
  * drafts of such a trial, which may take as long as TRIAL_MOST steps without drafts. */
 #define TRIAL_MOST 1.5
-/* Part of the time that trials may take: a text whose guesses come true nowhere gets slower by no more. */
-#define TRIAL_SHARE 0.02
-/* Until it is measured: a position costs an MTP head so much of a layer's part of a step. In a step of many positions it is 0.46 with the
- * built-in model, by instructions; less where experts or weights are read once for all. */
-#define FIRST_BEHIND 0.5
-/* Tokens over which the time counts that an MTP head takes before its first guess. */
-#define BEHIND_SPREAD 64.0
 enum { PLAIN_AGAIN = 32, FIRST_WAIT = 64, MOST_WAIT = 8192, TRIAL = 4 };
 /* A step with drafts may take this much longer for those who share it; or as long as it wants, if all of them are expected to get at
  * least OWN more tokens by it: then most of their tokens come together with the one before. */
@@ -45,19 +38,13 @@ void mo_step_times_init(mo_step_times *t)
     memset(t->plain_ns, 0, sizeof t->plain_ns);
     memset(t->plain_count, 0, sizeof t->plain_count);
     t->shared = t->turn = 0;
-    t->spent = t->saved = t->behind_ns = t->paid = 0.0;
-    t->first_behind = FIRST_BEHIND;
+    t->spent = t->saved = 0.0;
     for (int i = 0; i < MO_DEPTH_CLASSES; i++) {
         t->tried[i] = PRIOR;
         t->right[i] = PRIOR * first[i];
     }
     t->next = t->wait = FIRST_WAIT;
     pthread_mutex_init(&t->lock, NULL);
-}
-
-void mo_step_times_layers(mo_step_times *t, int layers)
-{
-    t->first_behind = FIRST_BEHIND / (layers > 1 ? layers : 1);
 }
 
 void mo_step_times_drop(mo_step_times *t)
@@ -76,14 +63,6 @@ static double least_of_latest(mo_step_times *t, int sequences, double ns)
     return least;
 }
 
-/* What is known of a time after another measurement of it; 0: nothing yet. */
-static double after(double known, double ns)
-{
-    const double kept = ns > known ? LONGER_KEPT : SHORTER_KEPT;
-    const double bounded = ns > LONGER_MOST * known ? LONGER_MOST * known : ns;
-    return known > 0.0 ? kept * known + (1.0 - kept) * bounded : ns;
-}
-
 void mo_step_times_add(mo_step_times *t, int sequences, int64_t drafts, int64_t accepted, double ns)
 {
     if (sequences < 1 || sequences > MO_DEPTH_TOGETHER || drafts < 0 || drafts > MO_DEPTH_DRAFTS) {
@@ -95,7 +74,9 @@ void mo_step_times_add(mo_step_times *t, int sequences, int64_t drafts, int64_t 
     if (!drafts) {
         *known = least_of_latest(t, sequences, ns);
     } else if (*seen) {
-        *known = after(*known, ns);
+        const double kept = ns > *known ? LONGER_KEPT : SHORTER_KEPT;
+        const double bounded = ns > LONGER_MOST * *known ? LONGER_MOST * *known : ns;
+        *known = *known > 0.0 ? kept * *known + (1.0 - kept) * bounded : ns;
     }
     *seen = true;
     t->plain[sequences - 1] = drafts ? t->plain[sequences - 1] + 1 : 0;
@@ -106,17 +87,16 @@ void mo_step_times_add(mo_step_times *t, int sequences, int64_t drafts, int64_t 
     pthread_mutex_unlock(&t->lock);
 }
 
-void mo_step_times_add_head(mo_step_times *t, int sequences, int64_t drafts, double ns, int64_t behind,
-                            double behind_ns)
+void mo_step_times_add_head(mo_step_times *t, int sequences, int64_t drafts, double ns, double behind_ns)
 {
     if (sequences < 1 || sequences > MO_DEPTH_TOGETHER || drafts < 1) {
         return;
     }
     pthread_mutex_lock(&t->lock);
-    t->head_ns[sequences - 1] = after(t->head_ns[sequences - 1], ns / (double)drafts);
-    if (behind > 0) {
-        t->behind_ns = after(t->behind_ns, behind_ns / (double)behind);
-    }
+    double *known = &t->head_ns[sequences - 1];
+    const double each = ns / (double)drafts, kept = each > *known ? LONGER_KEPT : SHORTER_KEPT;
+    const double bounded = each > LONGER_MOST * *known ? LONGER_MOST * *known : each;
+    *known = *known > 0.0 ? kept * *known + (1.0 - kept) * bounded : each;
     t->spent += ns + behind_ns;
     t->saved -= ns + behind_ns;
     pthread_mutex_unlock(&t->lock);
@@ -130,41 +110,24 @@ double mo_step_times_gain(mo_step_times *t)
     return gain;
 }
 
-/* The most drafts of a step whose time is measured; 0: none. */
-static int64_t last_measured(const double *ns)
-{
-    int64_t last = MO_DEPTH_DRAFTS;
-    while (last > 0 && ns[last] <= 0.0) {
-        last--;
-    }
-    return last;
-}
-
-/* As many drafts as a step may have: about twice as many as the longest that was measured, because the line to it says little of what is
- * far behind. */
-static int64_t furthest(int64_t last)
-{
-    return 2 * last + 1 < MO_DEPTH_DRAFTS ? 2 * last + 1 : MO_DEPTH_DRAFTS;
-}
-
 /* Times of steps with 0 .. most drafts: as measured, between two measured ones on the line between them, and behind the last on the line
  * from the first to it. */
-static void fill(const double *ns, int64_t last, int sequences, double *out, int64_t most)
+static void fill(const double *ns, int sequences, double *out, int64_t most)
 {
     int64_t low = 0;
     out[0] = ns[0];
     for (int64_t n = 1; n <= most; n++) {
         int64_t high = n;
-        while (high <= last && ns[high] <= 0.0) {
+        while (high <= MO_DEPTH_DRAFTS && ns[high] <= 0.0) {
             high++;
         }
-        if (high <= last) {
+        if (high <= MO_DEPTH_DRAFTS) {
             out[n] = ns[low] + (ns[high] - ns[low]) * (double)(n - low) / (double)(high - low);
-            low = high == n ? n : low;
         } else {
             const double slope = low > 0 ? (ns[low] - ns[0]) / (double)low : FIRST_SLOPE * ns[0] / sequences;
             out[n] = ns[low] + (slope > 0.0 ? slope : 0.0) * (double)(n - low);
         }
+        low = high == n ? n : low;
     }
 }
 
@@ -261,16 +224,15 @@ static double head_time(const mo_step_times *t, const double *ns, int sequences,
     return (double)most * (known > 0.0 ? known : FIRST_HEAD * ns[0]);
 }
 
-/* What they take before that for positions that they had left. */
-static double behind_time(const mo_step_times *t, const double *ns, int sequences,
-                          const mo_depth_wish *wishes, const int64_t *drafts, int count)
+/* As many drafts as a step may have whose time is not measured: about twice as many as the longest that was, because the line to it says
+ * little of what is far behind. */
+static int64_t furthest(const double *measured)
 {
-    const double each = t->behind_ns > 0.0 ? t->behind_ns : t->first_behind * ns[0] / sequences;
-    int64_t behind = 0;
-    for (int i = 0; i < count; i++) {
-        behind += wishes[i].head && drafts[i] ? wishes[i].behind : 0;
+    int64_t most = MO_DEPTH_DRAFTS;
+    while (most > 0 && measured[most] <= 0.0) {
+        most--;
     }
-    return (double)behind * each;
+    return 2 * most + 1 < MO_DEPTH_DRAFTS ? 2 * most + 1 : MO_DEPTH_DRAFTS;
 }
 
 /* Takes the best of all offers that give more tokens per time than *best. */
@@ -281,13 +243,11 @@ static void take_best(const mo_step_times *t, const double *ns, int sequences, m
     for (int i = 0; i < count; i++) {
         o.next[i] = acceptance(wishes[i].depth, t, wishes[i].class, 0);
     }
-    const int64_t most = furthest(last_measured(t->ns[sequences - 1]));
+    const int64_t most = furthest(t->ns[sequences - 1]);
     for (int64_t k = 1; k <= most && give_one(&o, wishes, count); k++) {
         const double took = ns[k] + head_time(t, ns, sequences, wishes, o.drafts, count);
-        const double before = behind_time(t, ns, sequences, wishes, o.drafts, count);
-        const double rate = o.tokens / (took + before * o.tokens / (BEHIND_SPREAD * sequences));
-        if (rate > *best && is_bearable(&o, count, sequences, took / ns[0])) {
-            *best = rate;
+        if (o.tokens / took > *best && is_bearable(&o, count, sequences, took / ns[0])) {
+            *best = o.tokens / took;
             take_offer(&o, wishes, count);
         }
     }
@@ -361,44 +321,29 @@ static mo_depth_wish *source_at(mo_depth_wish *wishes, int count, int64_t turn)
     return wishes;
 }
 
-/* Drafts of a trial. *took: its step and guesses; *cost: if they bring nothing, in steps without drafts. */
-static int64_t trial_of(const mo_step_times *t, const double *ns, int sequences, const mo_depth_wish *wish,
-                        int64_t rows, double *took, double *cost)
-{
-    int64_t most = wish->most < TRIAL ? wish->most : TRIAL;
-    most = most < rows ? most : rows - 1;
-    while (most > 1 && ns[most] + head_time(t, ns, sequences, wish, &most, 1) > TRIAL_MOST * ns[0]) {
-        most--;
-    }
-    *took = ns[most] + head_time(t, ns, sequences, wish, &most, 1);
-    *cost = (*took + behind_time(t, ns, sequences, wish, &most, 1)) / ns[0] - 1.0;
-    return most;
-}
-
 /* Something that does not pay as far as is known, to know more: by a session alone after so many tokens, by several after so many
- * steps of the model, and never more than trials may cost. */
+ * steps of the model. */
 static void try_some(mo_step_times *t, const double *ns, int sequences, mo_depth_wish *wishes, int count,
                      int64_t rows)
 {
     mo_depth *d = wishes[0].depth;
     const int64_t now = sequences > 1 ? t->shared : d->tokens;
     int64_t *next = sequences > 1 ? &t->next : &d->next, *wait = sequences > 1 ? &t->wait : &d->wait;
-    double *paid = sequences > 1 ? &t->paid : &d->paid, took, cost;
     const bool due = now >= *next, again = d->again;
     d->again = false;
     if (!(due || again) || rows < 2) {
         return;
     }
     mo_depth_wish *wish = source_at(wishes, count, sequences > 1 ? t->turn : d->turn);
-    int64_t most = trial_of(t, ns, sequences, wish, rows, &took, &cost);
-    if (due && *paid + cost > TRIAL_SHARE * (double)now && wish->head && wish->match_most) {
-        take_match(wish); /* it has nothing to take in */
-        most = trial_of(t, ns, sequences, wish, rows, &took, &cost);
+    int64_t most = wish->most < TRIAL ? wish->most : TRIAL;
+    most = most < rows ? most : rows - 1;
+    while (most > 1 && ns[most] + head_time(t, ns, sequences, wish, &most, 1) > TRIAL_MOST * ns[0]) {
+        most--;
     }
-    if (due ? *paid + cost > TRIAL_SHARE * (double)now : (double)(1 + most) * ns[0] < LEAST_GAIN * took) {
-        return; /* it costs too much yet; or it would not pay even if all were right */
+    const double took = ns[most] + head_time(t, ns, sequences, wish, &most, 1);
+    if (!due && (double)(1 + most) * ns[0] < LEAST_GAIN * took) {
+        return; /* it would not pay even if all were right */
     }
-    *paid += cost;
     if (due) {
         *wait = 2 * *wait < MOST_WAIT ? 2 * *wait : MOST_WAIT;
         *next = now + *wait;
@@ -422,8 +367,7 @@ void mo_depth_choose(mo_step_times *t, int sequences, mo_depth_wish *wishes, int
     }
     pthread_mutex_lock(&t->lock);
     if (t->ns[sequences - 1][0] > 0.0 && t->plain[sequences - 1] < PLAIN_AGAIN) {
-        const int64_t last = last_measured(t->ns[sequences - 1]), far = furthest(last);
-        fill(t->ns[sequences - 1], last, sequences, ns, far > TRIAL ? far : TRIAL);
+        fill(t->ns[sequences - 1], sequences, ns, MO_DEPTH_DRAFTS);
         if (!take_best_way(t, ns, sequences, wishes, count, rows, LEAST_GAIN * sequences / ns[0])) {
             try_some(t, ns, sequences, wishes, count, rows);
         }
@@ -454,8 +398,5 @@ void mo_depth_learn(mo_depth *d, mo_step_times *t, int class, int64_t drafted, i
     }
     d->again = d->trying && all; /* and this one at once */
     d->turn += d->trying && !all;
-    if (d->trying) {
-        d->paid = d->paid > (double)accepted ? d->paid - (double)accepted : 0.0;
-    }
     d->trying = false;
 }

@@ -32,9 +32,6 @@ typedef struct mo_step_times {
     int64_t plain[MO_DEPTH_TOGETHER]; /* steps since one without drafts was measured */
     double
         head_ns[MO_DEPTH_TOGETHER]; /* what one guess of an MTP head for as many takes; 0: not measured yet */
-    double behind_ns;               /* likewise what an MTP head takes to take in one position */
-    double first_behind;            /* until that is measured: as part of a step of one sequence */
-    double paid;                    /* of steps of several sequences, as of a session below */
     int64_t shared, next, wait;     /* steps of several sequences; trials among them, as of a session below */
     int64_t turn;                   /* trials so far: which source is tried */
     double right[MO_DEPTH_CLASSES],
@@ -43,15 +40,12 @@ typedef struct mo_step_times {
 } mo_step_times;
 
 void mo_step_times_init(mo_step_times *times);
-/* Of the model: an MTP head is about one more. Before the first step. */
-void mo_step_times_layers(mo_step_times *times, int layers);
 void mo_step_times_drop(mo_step_times *times);
 /* accepted: of the drafts. */
 void mo_step_times_add(mo_step_times *times, int sequences, int64_t drafts, int64_t accepted, double ns);
-/* Before such a step an MTP head has guessed as many tokens, for some of the sequences: it took this long, and so much more for the `behind`
- * positions that it had left of earlier steps. */
-void mo_step_times_add_head(mo_step_times *times, int sequences, int64_t drafts, double ns, int64_t behind,
-                            double behind_ns);
+/* Before such a step an MTP head has guessed as many tokens, for some of the sequences: it took this long, and so much more for what it had
+ * left of earlier steps. */
+void mo_step_times_add_head(mo_step_times *times, int sequences, int64_t drafts, double ns, double behind_ns);
 /* Speed over that without drafts, by these times; 1: none was measured. */
 double mo_step_times_gain(mo_step_times *times);
 
@@ -61,7 +55,6 @@ typedef struct mo_depth {
     int64_t tokens, next,
         wait; /* tokens so far; when something that does not pay is tried, and the time between such trials */
     int64_t turn; /* trials so far */
-    double paid;  /* what trials have cost, less what they brought, in steps without drafts */
     bool trying;  /* the latest drafts were a trial, */
     bool again;   /* and all of them were right */
 } mo_depth;
@@ -85,7 +78,6 @@ typedef struct mo_depth_wish {
     int class;
     int64_t least, most; /* drafts; fewer than `least` are none */
     bool given;          /* `most`, whatever they cost */
-    int64_t behind;      /* positions that an MTP head has to take in first */
     bool head;           /* an MTP head guesses them, which takes time; the result may be that it does not: */
     int match_class;     /* that a match in a text of this class does, */
     int64_t match_most;  /* most tokens of it; 0: there is none */
