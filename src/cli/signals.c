@@ -31,7 +31,6 @@ static mo_session *volatile feeding;
 static mo_generation *volatile stepping; /* the one that is stepped; NULL: none */
 
 static const char *volatile discarded;
-static volatile sig_atomic_t continued; /* so often */
 
 static void set_deadline(long ns)
 {
@@ -101,7 +100,7 @@ static void on_signal(int number)
 static void on_continue(int number)
 {
     (void)number;
-    continued++;
+    cli_terminal_continue();
 }
 
 /* One that is ignored stays so: the parent process wants it to outlive that signal. */
@@ -128,11 +127,6 @@ void cli_signals_catch(bool staying)
     catch_one(SIGTERM, on_signal);
     catch_one(SIGHUP, on_signal);
     catch_one(SIGCONT, on_continue);
-}
-
-int cli_signals_continued(void)
-{
-    return continued;
 }
 
 bool cli_interrupted(void)

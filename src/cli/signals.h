@@ -12,9 +12,6 @@
  * failed writes are ignored: the write says so itself. */
 void cli_signals_catch(bool stays);
 
-/* How often the program went on after a stop (Ctrl-Z). The shell has then written on the terminal. */
-int cli_signals_continued(void);
-
 /* Was the command asked to end, or what it does now? */
 bool cli_interrupted(void);
 

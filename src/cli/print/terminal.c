@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -20,6 +21,18 @@ int cli_terminal_width(FILE *stream)
         return size.ws_col;
     }
     return 80;
+}
+
+static volatile sig_atomic_t continued;
+
+void cli_terminal_continue(void)
+{
+    continued++;
+}
+
+int cli_terminal_continued(void)
+{
+    return continued;
 }
 
 /* mpirun gives what it starts a terminal of its own, whose text it passes on to wherever its own goes, files too. */

@@ -12,6 +12,10 @@ bool cli_terminal_is(FILE *stream);
 /* Columns of the stream's terminal; 80 when it is none or does not say. */
 int cli_terminal_width(FILE *stream);
 
+/* Counts how often the program continued after a stop (Ctrl-Z), when the shell has written on the terminal. For a signal handler. */
+void cli_terminal_continue(void);
+int cli_terminal_continued(void);
+
 /* Escape sequences for a heading, or "" when stdout is no terminal, is dumb, or NO_COLOR is set. */
 const char *cli_terminal_bold(void);
 const char *cli_terminal_plain(void);

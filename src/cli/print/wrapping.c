@@ -7,7 +7,6 @@
 #include <wchar.h>
 
 #include "cli/print/terminal.h"
-#include "cli/signals.h"
 
 static bool moves_cursor(FILE *stream)
 {
@@ -29,7 +28,7 @@ void cli_wrapping_begin(cli_wrapping *w, FILE *stream, bool wraps)
     if (w->on) {
         setlocale(LC_CTYPE, "C.UTF-8"); /* for wcwidth() */
         w->width = cli_terminal_width(stream);
-        w->continued = cli_signals_continued();
+        w->continued = cli_terminal_continued();
         begin_line(w);
     }
 }
@@ -61,7 +60,7 @@ static void look_at_width(cli_wrapping *w)
 /* After a stop the terminal's line is another one, which is empty: a shell has written above it. */
 static void look_at_stops(cli_wrapping *w)
 {
-    const int now = cli_signals_continued();
+    const int now = cli_terminal_continued();
     if (now != w->continued) {
         w->continued = now;
         w->column = w->indent = w->spaces = w->word_column = 0;
