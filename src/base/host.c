@@ -160,7 +160,8 @@ void mo_host_touch(void *memory, size_t bytes)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     volatile unsigned char *at = memory;
     for (size_t i = 0; i < bytes; i += page) {
-        at[i] = at[i];
+        const unsigned char byte = at[i];
+        at[i] = byte;
     }
 }
 
