@@ -1,6 +1,6 @@
-/* Depth: how many drafts pay. A model has the time of a step by its sequences and drafts, as measured; a session has, by how sure the
- * source is, how often a draft was accepted when those before it were. From both follow the numbers that give the most tokens a second:
- * 0 where none pays, or where another sequence of the step would wait for them. Then it is tried again, ever more rarely. */
+/* Depth: how many draft tokens pay. A model has the measured time of a step by its number of sequences and drafts. A session has the
+ * acceptance rate of drafts by class, given that the drafts before were accepted. The depth with the most tokens per second follows from
+ * both. It is 0 if no drafts pay, or if another sequence of the step would wait for them; trials follow ever more rarely. */
 #ifndef MO_SPECULATE_DEPTH_H
 #define MO_SPECULATE_DEPTH_H
 
@@ -11,82 +11,78 @@
 enum {
     MO_DEPTH_DRAFTS = 64,   /* of a step at most */
     MO_DEPTH_TOGETHER = 16, /* sequences of a step that has drafts at most */
-    MO_DEPTH_HEAD =
-        5, /* the class of what is computed, and first of its classes, one for each place behind the text, of which */
-    MO_DEPTH_HEAD_AT =
-        4, /* there are so many, the last for all behind it; classes before them are of matches in a text */
+    /* Classes below this one are matches in a text, by length. Computed drafts have one class for each position behind the text. */
+    MO_DEPTH_HEAD = 5,
+    MO_DEPTH_HEAD_AT = 4, /* number of these; the last one counts for all further positions */
     MO_DEPTH_CLASSES = MO_DEPTH_HEAD + MO_DEPTH_HEAD_AT,
     MO_DEPTH_LATEST = 4,
 };
 
-/* Of a model; any thread. Steps that have one new token of every sequence, and drafts. */
+/* Of a model; any thread. Times of steps with one new token of every sequence, and drafts. */
 typedef struct mo_step_times {
     pthread_mutex_t lock;
     double ns[MO_DEPTH_TOGETHER][MO_DEPTH_DRAFTS + 1]; /* by sequences - 1 and drafts; 0: not measured yet */
-    double plain_ns[MO_DEPTH_TOGETHER]
-                   [MO_DEPTH_LATEST]; /* the latest without drafts: the least of them counts */
-    bool seen[MO_DEPTH_TOGETHER]
-             [MO_DEPTH_DRAFTS +
-              1]; /* steps of this kind: the first one may make its program, and is not measured */
+    /* The latest steps without drafts; the shortest counts. */
+    double plain_ns[MO_DEPTH_TOGETHER][MO_DEPTH_LATEST];
     int64_t plain_count[MO_DEPTH_TOGETHER];
-    int64_t plain[MO_DEPTH_TOGETHER]; /* steps since one without drafts was measured */
-    double
-        head_ns[MO_DEPTH_TOGETHER]; /* what one guess of an MTP head for as many takes; 0: not measured yet */
-    int64_t shared, next, wait;     /* steps of several sequences; trials among them, as of a session below */
-    int64_t turn;                   /* trials so far: which source is tried */
-    double right[MO_DEPTH_CLASSES],
-        tried[MO_DEPTH_CLASSES]; /* drafts of all sessions: how a new one begins */
-    double spent, saved;         /* time of steps; how much more they would have taken without drafts */
+    /* True after the first step of a kind, which is not measured: a device may build its program in it. */
+    bool seen[MO_DEPTH_TOGETHER][MO_DEPTH_DRAFTS + 1];
+    int64_t plain[MO_DEPTH_TOGETHER];  /* steps since one without drafts was measured */
+    double head_ns[MO_DEPTH_TOGETHER]; /* one guess of an MTP head by sequences - 1; 0: not measured yet */
+    int64_t shared, next, wait;        /* steps of several sequences; their trials, as in mo_depth */
+    int64_t turn;                      /* number of trials, which selects the source to try */
+    /* Drafts of all sessions, the initial estimate of a new session. */
+    double right[MO_DEPTH_CLASSES], tried[MO_DEPTH_CLASSES];
+    double spent, saved; /* time of steps; additional time without drafts */
 } mo_step_times;
 
 void mo_step_times_init(mo_step_times *times);
 void mo_step_times_drop(mo_step_times *times);
-/* accepted: of the drafts. */
+/* Adds a step. accepted: number of accepted drafts. */
 void mo_step_times_add(mo_step_times *times, int sequences, int64_t drafts, int64_t accepted, double ns);
-/* Before such a step an MTP head has guessed as many tokens, for some of the sequences: it took this long, and so much more for what it had
- * left of earlier steps. */
+/* Adds the guesses of an MTP head before such a step. behind_ns: additional time for positions of earlier steps. */
 void mo_step_times_add_head(mo_step_times *times, int sequences, int64_t drafts, double ns, double behind_ns);
-/* Speed over that without drafts, by these times; 1: none was measured. */
+/* Estimated speed with drafts over speed without; 1: not measured. */
 double mo_step_times_gain(mo_step_times *times);
 
 /* Of a session; one thread at a time. */
 typedef struct mo_depth {
-    double right[MO_DEPTH_CLASSES], tried[MO_DEPTH_CLASSES]; /* of recent drafts that were reached */
-    int64_t tokens, next,
-        wait; /* tokens so far; when something that does not pay is tried, and the time between such trials */
-    int64_t turn; /* trials so far */
-    bool trying;  /* the latest drafts were a trial, */
-    bool again;   /* and all of them were right */
+    /* Accepted and evaluated recent drafts by class. */
+    double right[MO_DEPTH_CLASSES], tried[MO_DEPTH_CLASSES];
+    int64_t tokens, next, wait; /* number of tokens; position of the next trial; tokens between trials */
+    int64_t turn;               /* number of trials */
+    bool trying;                /* the latest drafts were a trial */
+    bool again;                 /* all drafts of the latest trial were accepted */
 } mo_depth;
 
 void mo_depth_init(mo_depth *depth);
 
-/* The class of a match of this length. */
+/* Class of a match of this length. */
 int mo_depth_class(int64_t match);
-/* That of draft number `at`, from 0: what is computed from what was guessed is less often right. */
+/* Class of draft number `at` (from 0). Computed drafts are less often right the further they are. */
 static inline int mo_depth_class_at(int class, int64_t at)
 {
     return class < MO_DEPTH_HEAD ? class
                                  : MO_DEPTH_HEAD + (int)(at < MO_DEPTH_HEAD_AT ? at : MO_DEPTH_HEAD_AT - 1);
 }
-/* The probability that draft number `at` of the class is accepted if those before it were. */
+/* Probability that draft number `at` of the class is accepted, given that the drafts before it were. */
 double mo_depth_acceptance(const mo_depth *depth, mo_step_times *times, int class, int64_t at);
 
-/* What a sequence of a step could have. */
+/* Drafts that a sequence of a step could have, and the decision. */
 typedef struct mo_depth_wish {
     mo_depth *depth;
     int class;
-    int64_t least, most; /* drafts; fewer than `least` are none */
-    bool given;          /* `most`, whatever they cost */
-    bool head;           /* an MTP head guesses them, which takes time; the result may be that it does not: */
-    int match_class;     /* that a match in a text of this class does, */
-    int64_t match_most;  /* most tokens of it; 0: there is none */
-    int64_t drafts;      /* the result */
+    int64_t least, most; /* limits; fewer than `least` become 0 */
+    bool given;          /* take `most` regardless of cost */
+    bool head;           /* an MTP head guesses them; false in the result if the match is used instead */
+    int match_class;     /* class of a match in the text */
+    int64_t match_most;  /* number of tokens of the match; 0: no match */
+    int64_t drafts;      /* result */
 } mo_depth_wish;
 
-/* Decides for all sequences of a step that have drafts; rows: most drafts, with the tokens before them. */
+/* Decides for all sequences of a step that may have drafts. rows: limit for drafts and new tokens together. */
 void mo_depth_choose(mo_step_times *times, int sequences, mo_depth_wish *wishes, int count, int64_t rows);
-/* What came of a step. */
+/* Adds the result of a step. */
 void mo_depth_learn(mo_depth *depth, mo_step_times *times, int class, int64_t drafted, int64_t accepted);
 
 #endif
