@@ -647,6 +647,21 @@ static void keys_without_sense_are_refused(void **state)
     }
 }
 
+/* A limit of 0 is none. */
+static void limits_of_zero_limit_nothing(void **state)
+{
+    (void)state;
+    draft *d = draft_open("deepseek4");
+    d->key = "deepseek4.swiglu_clamp_shexp";
+    d->number = 0;
+    mo_checkpoint *m = model_load(written(d), false, 0, NULL);
+    const mo_moe *moe = &mo_checkpoint_spec(m)->layers[0].moe;
+    assert_int_equal(moe->activation, MO_SWIGLU_CLAMP);
+    assert_int_equal(moe->shared.activation, MO_SWIGLU);
+    mo_checkpoint_free(m);
+    draft_close(d);
+}
+
 /* Every tensor is looked for, and in its shape. */
 static void tensors_that_do_not_fit_are_refused(void **state)
 {
@@ -770,6 +785,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(adapters_change_what_they_should),
         cmocka_unit_test(ranks_divide_experts_alone),
         cmocka_unit_test(keys_without_sense_are_refused),
+        cmocka_unit_test(limits_of_zero_limit_nothing),
         cmocka_unit_test(tensors_that_do_not_fit_are_refused),
         cmocka_unit_test(tables_of_tokens_are_checked),
         cmocka_unit_test(groups_may_be_a_stack),

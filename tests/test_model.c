@@ -652,6 +652,33 @@ static void test_lone(void **state)
     draft_close(d);
 }
 
+/* bailingmoe3: YaRN changes no scores, and a shared expert without a width in the keys is as wide as its tensors. */
+static void look_at_ling(const char *key, const char *text, const char *other)
+{
+    draft *d = draft_open("bailingmoe3");
+    d->key = key;
+    d->text = text;
+    d->leave_out = !text;
+    d->other_key = other;
+    d->other_number = 40;
+    mo_checkpoint *m = model_load(draft_write(d, in_folder("ling.gguf")), false, 0, NULL);
+    const mo_model_spec *spec = mo_checkpoint_spec(m);
+    int attends = 0;
+    for (int n = 0; n < spec->layer_count; n++) {
+        const mo_layer *layer = &spec->layers[n];
+        const mo_attention *a = &layer->attention;
+        if (layer->mixer == MO_MIXER_ATTENTION) {
+            assert_true(fabs((double)a->scale - 1.0 / sqrt((double)(a->latent.plain + a->n_rot))) < 1e-6);
+            assert_int_equal(a->rope->magnitude > 1.3, other != NULL);
+            attends++;
+        }
+        assert_int_equal(layer->moe.shared.up.w.rows, layer->routed ? 24 : 0);
+    }
+    assert_true(attends > 0);
+    mo_checkpoint_free(m);
+    draft_close(d);
+}
+
 /* Kimi delta attention that is not supported or makes no sense. */
 static void test_kda(void **state)
 {
@@ -669,6 +696,8 @@ static void test_kda(void **state)
     draft_drop(d, "blk.1.exp_probs_b.bias");
     EXPECT(draft_write(d, in_folder("kda.gguf")), MO_ENOENT, "blk.1.exp_probs_b.bias is missing");
     draft_close(d);
+    look_at_ling("bailingmoe3.rope.scaling.type", "yarn", "bailingmoe3.rope.scaling.factor");
+    look_at_ling("bailingmoe3.expert_shared_feed_forward_length", NULL, NULL);
 }
 
 /* Blocks of one part by two arrays; no gates; experts that read and make less than the stream is wide. */

@@ -373,6 +373,7 @@ typedef struct cpu_share {
     bool whole;         /* with the dense or shared part */
     bool merges;        /* with the merge, in the last round */
     int asked, count;   /* experts: requested; and of these, computed */
+    int chosen;         /* those requested and those of a device */
 } cpu_share;
 
 static void begin_round(void *owner)
@@ -428,7 +429,7 @@ static mo_status looked(void *owner, bool first, mo_error *err)
     mo_forward *forward = c->forward;
     const mo_status status = forward->stoppable ? mo_forward_cancelled(forward, err) : MO_OK;
     if (status == MO_OK && first && c->whole && forward->layer->routed && mo_engine_store(forward->engine)) {
-        mo_forward_guess(forward, c->asked);
+        mo_forward_guess(forward, c->chosen);
     }
     return status;
 }
@@ -455,18 +456,21 @@ static const mo_round_ops cpu_rounds = {.begin_round = begin_round,
                                         .looked = looked,
                                         .release_done = release_done};
 
-static int list_needs(const cpu_share *c)
+static int list_needs(cpu_share *c)
 {
     const mo_moe *moe = &c->forward->layer->moe;
     mo_workspace *w = c->forward->w;
     int count = 0;
+    c->chosen = 0;
     for (int e = 0; e < moe->experts; e++) {
         const int32_t picks = w->picks.count[e];
         /* Descriptors of the others are not in the caches and are not read. */
         if (picks > 0 && (c->who ? c->who[e] == c->mine : mo_spec_has_expert(c->forward->spec, e))) {
             w->needs[count++] = (mo_need){.expert = e, .picks = (uint32_t)picks};
         }
+        c->chosen += picks > 0 && c->who && c->who[e] != c->mine;
     }
+    c->chosen += count;
     return count;
 }
 

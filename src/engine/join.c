@@ -19,8 +19,8 @@ static void norm_both(void *ctx, int64_t begin, int64_t end, int thread)
         const mo_slice *s = &forward->slices[forward->w->slice_of[t]];
         const float *state = s->states + ((forward->w->position[t] - s->state->length) * j->streams + of) * n;
         float *row = j->in.x + 2 * i * n;
-        forward->k->rms_norm(row, forward->w->x + t * n, spec->head.embed_norm, n, spec->eps);
-        forward->k->rms_norm(row + n, state, spec->head.state_norm, n, spec->eps);
+        mo_forward_norm(forward, row, forward->w->x + t * n, spec->head.embed_norm, NULL);
+        mo_forward_norm(forward, row + n, state, spec->head.state_norm, NULL);
         mo_forward_quantize(forward->k, &j->in, i);
     }
 }

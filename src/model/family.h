@@ -37,8 +37,9 @@ typedef struct mo_family {
     void (*describe)(mo_binder *b, const mo_keys *keys, mo_model_spec *spec);
     /* Fills in layer n of the file, the layer of an MTP head. NULL: the family's heads are not supported. */
     void (*head)(mo_binder *b, const mo_keys *keys, int n, mo_layer *layer);
-    /* With `head`: fills in the streams of the head's spec. NULL: one stream. */
-    void (*head_streams)(mo_binder *b, const mo_keys *keys, mo_streams *streams);
+    /* With `head`: fills in what else differs from the common shape of a head, such as several streams. NULL:
+     * nothing. */
+    void (*head_rest)(mo_binder *b, const mo_keys *keys, mo_model_spec *spec);
     mo_plain plain;
     bool centers;      /* some files use LayerNorm */
     bool head_centers; /* the last norm of a head is LayerNorm */
@@ -185,6 +186,7 @@ typedef struct mo_latent_kind {
     /* scores always have YaRN's usual magnitude, and rotated values the remaining factor */
     bool usual_yarn;
     bool no_multiplier; /* with usual_yarn: yarn_log_multiplier is not read */
+    bool rope_alone;    /* YaRN as in other families: rotated values have its magnitude, scores no factor */
     bool still;         /* no rotation */
     int gating;         /* gating function of routers if the file has none; 0: required */
 } mo_latent_kind;

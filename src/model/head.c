@@ -63,7 +63,8 @@ void mo_family_describe_head(mo_binder *b, mo_model_spec *spec)
                             .context = k.context,
                             .eps = k.eps,
                             .out_eps = k.eps,
-                            .out_centered = family->head_centers,
+                            .centered = k.centered,
+                            .out_centered = k.centered || family->head_centers,
                             .embed_scale = 1.0f};
     if (family->head_centers) {
         spec->out_eps = (float)mo_part_real(b, &k, "attention.layer_norm_epsilon", (double)k.eps);
@@ -81,8 +82,8 @@ void mo_family_describe_head(mo_binder *b, mo_model_spec *spec)
     if (b->status == MO_OK) {
         family->head(b, &k, n, spec->layers);
     }
-    if (b->status == MO_OK && family->head_streams) {
-        family->head_streams(b, &k, &spec->streams);
+    if (b->status == MO_OK && family->head_rest) {
+        family->head_rest(b, &k, spec);
     }
     if (b->status == MO_OK) {
         mo_family_check(b, spec);

@@ -178,6 +178,9 @@ const char *draft_write(draft *d, const char *path)
             put_key(w, d->gguf, e);
         }
     }
+    if (d->other_key) { /* files have no such key */
+        mo_gguf_put_i64(w, d->other_key, d->other_number);
+    }
     if (d->key && !d->leave_out && d->text) {
         mo_gguf_put_string(w, d->key, d->text);
     } else if (d->key && !d->leave_out) {

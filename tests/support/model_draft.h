@@ -34,6 +34,9 @@ typedef struct draft {
     const char *key, *text;
     int64_t number;
     bool leave_out;
+    /* And one more, a number; NULL: none. */
+    const char *other_key;
+    int64_t other_number;
 } draft;
 
 draft *draft_open(const char *name);

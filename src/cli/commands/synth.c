@@ -11,6 +11,27 @@
 #include "cli/print/terminal.h"
 #include "cli/signals.h"
 
+/* Models under other names that run by an architecture of the list, and their shape if it has them. */
+static const struct {
+    const char *names, *architecture, *shape;
+} others[] = {
+    {"Kimi K2.5, K2.6, K2.7 (text)", "deepseek2", "kimi-k2"},
+    {"GLM-4.5V, GLM-4.6V (text)", "glm4moe", "glm-4.5-air"},
+    {"MiniMax-M2.1, M2.5, M2.7", "minimax-m2", "minimax-m2"},
+    {"Solar-Open-100B", "glm4moe", NULL},
+    {"Qwen3.8-27B", "qwen35", NULL},
+};
+
+static void print_others(void)
+{
+    printf("\n%s%-30s  %-12s  %s%s\n", cli_terminal_bold(), "Also run", "architecture", "shape",
+           cli_terminal_plain());
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        printf("%-30s  %-12s  %s\n", others[i].names, others[i].architecture,
+               others[i].shape ? others[i].shape : "-");
+    }
+}
+
 static int print_list(const mo_synth_options *options)
 {
     printf("%s%-20s  %-11s  %6s  %10s  %10s%s\n", cli_terminal_bold(), "Name", "architecture", "layers",
@@ -28,6 +49,7 @@ static int print_list(const mo_synth_options *options)
         printf("%-20s  %-12s  %6d  %10s  %10s\n", mo_synth_name(i), info.architecture, info.layers,
                cli_count_text((uint64_t)info.parameters, a), cli_bytes_text((uint64_t)info.file_bytes, b));
     }
+    print_others();
     return CLI_OK;
 }
 

@@ -50,11 +50,15 @@ mo_latent_shape mo_part_latent_shape(mo_binder *b, const mo_keys *k, const mo_la
                      "download or convert the model again",
                      mo_gguf_part_path(b->gguf, 0), (long long)key, (long long)s.rotated);
     }
-    if (kind->still) {
-        s.scale = (float)(1.0 / sqrt((double)key));
-    } else if (b->status == MO_OK && kind->usual_yarn) {
+    s.scale = (float)(1.0 / sqrt((double)key));
+    if (kind->still || b->status != MO_OK) {
+        return s;
+    }
+    if (kind->rope_alone) {
+        s.rope = mo_part_rope(b, k, s.rotated, k->rope_base, false);
+    } else if (kind->usual_yarn) {
         describe_usual_rope(b, k, kind->no_multiplier, &s);
-    } else if (b->status == MO_OK) {
+    } else {
         describe_rope(b, k, &s);
     }
     return s;

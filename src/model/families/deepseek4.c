@@ -135,35 +135,40 @@ static void describe_attention(mo_binder *b, const mo_keys *k, int n, shape *s, 
 
 /* ---- Experts ---- */
 
+/* The limit of activations; 0: none. */
 static float limit_of(mo_binder *b, const mo_keys *k, const char *suffix, int n, double otherwise)
 {
     const double limit = mo_part_real_of(b, k, suffix, n, otherwise);
-    if (b->status == MO_OK && !(limit > 0.0)) {
-        mo_bind_fail(
-            b, MO_EFORMAT,
-            "%s: the key %s.%s is missing or not above 0 for layer %d; download or convert the model "
-            "again",
-            mo_gguf_part_path(b->gguf, 0), k->architecture, suffix, n);
+    if (b->status == MO_OK && !(limit >= 0.0)) {
+        mo_bind_fail(b, MO_EFORMAT,
+                     "%s: the key %s.%s is missing or below 0 for layer %d; download or convert the model "
+                     "again",
+                     mo_gguf_part_path(b->gguf, 0), k->architecture, suffix, n);
     }
-    return (float)limit;
+    return limit > 1e-6 ? (float)limit : 0.0f;
+}
+
+static mo_activation limited(float limit)
+{
+    return limit > 0.0f ? MO_SWIGLU_CLAMP : MO_SWIGLU;
 }
 
 static void describe_experts(mo_binder *b, const mo_keys *k, int n, bool hashed, mo_moe *moe)
 {
     /* An MTP head that is not in the list uses the last layer's value. */
-    const double last = n < k->layers ? 0.0 : mo_part_real_of(b, k, "swiglu_clamp_exp", k->layers - 1, 0.0);
+    const double last = n < k->layers ? -1.0 : mo_part_real_of(b, k, "swiglu_clamp_exp", k->layers - 1, -1.0);
     const float limit = limit_of(b, k, "swiglu_clamp_exp", n, last);
     mo_router *r = &moe->router;
     mo_part_moe(b, k, n, k->expert_width, mo_part_flag(b, k, "expert_weights_norm", false), moe);
-    moe->activation = MO_SWIGLU_CLAMP;
+    moe->activation = limited(limit);
     moe->limit = limit;
     r->gating = (mo_gating)mo_part_int(b, k, "expert_gating_func", 0, 0, MO_GATING_ROOT_SOFTPLUS,
                                        MO_GATING_ROOT_SOFTPLUS);
     const double scale = mo_part_real(b, k, "expert_weights_scale", 0.0);
     r->scale = scale == 0.0 ? 1.0f : (float)scale;
     mo_part_shared_count(b, k, n, k->expert_width, moe);
-    moe->shared.activation = MO_SWIGLU_CLAMP;
     moe->shared.limit = limit_of(b, k, "swiglu_clamp_shexp", n, (double)limit);
+    moe->shared.activation = limited(moe->shared.limit);
     if (b->status == MO_OK && hashed) {
         mo_bind_numbers(b, &r->by_token, k->experts_used, k->vocab, k->experts,
                         "blk.%d.ffn_gate_tid2eid.weight", n);
@@ -237,8 +242,13 @@ static void describe_head(mo_binder *b, const mo_keys *k, int n, mo_layer *layer
     }
 }
 
+static void describe_head_rest(mo_binder *b, const mo_keys *k, mo_model_spec *spec)
+{
+    describe_streams(b, k, &spec->streams);
+}
+
 const mo_family mo_family_deepseek4 = {.architecture = "deepseek4",
                                        .describe = describe,
                                        .head = describe_head,
-                                       .head_streams = describe_streams,
+                                       .head_rest = describe_head_rest,
                                        .own_output = true};

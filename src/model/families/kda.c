@@ -14,7 +14,7 @@ typedef struct variant {
 
 static const variant of_kimi = {.decay = MO_DECAY_CHANNELS, .latent = {.still = true}};
 static const variant of_ling = {
-    .decay = MO_DECAY_BOUNDED, .latent = {.usual_yarn = true}, .gated = true, .direct = true};
+    .decay = MO_DECAY_BOUNDED, .latent = {.rope_alone = true}, .gated = true, .direct = true};
 
 /* ---- Kimi delta attention ---- */
 
@@ -90,7 +90,11 @@ static void describe_latent(mo_binder *b, const mo_keys *k, int n, const variant
 
 static void describe_experts(mo_binder *b, const mo_keys *k, int n, const variant *kind, mo_moe *moe)
 {
-    const int64_t shared = kind->gated ? k->shared_width : 0;
+    /* A file of bailingmoe3 may have a shared expert and neither its width nor a count. */
+    int64_t shared = kind->gated ? k->shared_width : 0;
+    if (kind->gated && !shared) {
+        shared = mo_bind_rows_of(b, "blk.%d.ffn_up_shexp", n);
+    }
     mo_part_moe(b, k, n, k->expert_width, false, moe);
     mo_part_router(b, k, n, 0, moe);
     mo_bind_need(b, "blk.%d.exp_probs_b.bias", n);
