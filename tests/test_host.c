@@ -260,6 +260,18 @@ static void huge_memory(void **state)
 
 #define IN_TREE(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
+/* The largest of the caches that the system names. */
+static void last_level_cache(void **state)
+{
+    (void)state;
+    const int64_t bytes = mo_host_cache_bytes();
+    assert_true(bytes >= 0 && bytes % 1024 == 0);
+    if (access("/sys/devices/system/cpu/cpu0/cache/index0/size", R_OK) == 0) {
+        assert_true(bytes >= 8192);
+    }
+    assert_true(bytes >= sysconf(_SC_LEVEL3_CACHE_SIZE) || sysconf(_SC_LEVEL3_CACHE_SIZE) < 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +285,7 @@ int main(void)
         cmocka_unit_test(features),
         cmocka_unit_test(float_mode),
         cmocka_unit_test(huge_memory),
+        cmocka_unit_test(last_level_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -120,6 +121,20 @@ static void warn_small_pages(void)
                "transparent huge pages are off, weights will be read more slowly; to turn them on: "
                "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
     }
+}
+
+int64_t mo_host_cache_bytes(void)
+{
+    int64_t most = 0;
+    char text[32];
+    for (int i = 0; mo_textfile_read(text, sizeof text, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+         i++) {
+        char *unit;
+        const long long size = strtoll(text, &unit, 10);
+        const int64_t bytes = size * (*unit == 'M' ? 1 << 20 : *unit == 'K' ? 1 << 10 : 1);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 
 /* What an allocation of `bytes` really maps; 0 when it cannot be had. */

@@ -21,6 +21,9 @@ const mo_cpu *mo_host_cpu(void);
  * computes calls it first (the pool does it for its own). */
 void mo_host_float_mode(void);
 
+/* Bytes of the processor's last-level cache; 0 where the system does not say. */
+int64_t mo_host_cache_bytes(void);
+
 /* Memory for weights and caches: aligned to 2 MiB, huge pages asked for, zeroed. NULL when out. */
 void *mo_host_alloc_huge(size_t bytes);
 /* Has the system make all of its pages now, and not when they are used first. What is there stays. */

@@ -18,8 +18,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FILE_BYTES   ((int64_t)1 << 30)
+#define FILE_BYTES ((int64_t)1 << 30)
+/* Products and sweeps read at least this much, and several times the last-level cache: a model is larger than any cache. */
 #define MEMORY_BYTES ((int64_t)512 << 20)
+#define CACHES       4
 #define POINT_MS     250
 /* Sweeps per number of threads. The best counts, since other programs may use the machine. */
 #define SWEEPS 4
@@ -86,6 +88,18 @@ static int thread_counts(int most, int *counts)
     return n;
 }
 
+/* Memory that products and sweeps read: whole MiB, by default at most a quarter of what is available. */
+static int64_t read_bytes(const probe *p)
+{
+    const int64_t cold = CACHES * mo_host_cache_bytes(), ram = p->report->ram_bytes;
+    int64_t bytes = p->options->memory_bytes;
+    if (bytes == 0) {
+        bytes = cold > MEMORY_BYTES ? cold : MEMORY_BYTES;
+        bytes = ram > 0 && bytes > ram / 4 ? ram / 4 : bytes;
+    }
+    return (bytes >> 20) > 0 ? bytes >> 20 << 20 : 1 << 20;
+}
+
 static void touch(void *ctx, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -140,11 +154,7 @@ static mo_status measure_products(mo_probe_report *r, int threads, bool first, c
 static mo_status measure_memory(probe *p, const int *counts, int count, mo_error *err)
 {
     mo_probe_report *r = p->report;
-    int64_t bytes = p->options->memory_bytes ? p->options->memory_bytes : MEMORY_BYTES;
-    if (p->options->memory_bytes == 0 && r->ram_bytes > 0 && bytes > r->ram_bytes / 4) {
-        bytes = r->ram_bytes / 4;
-    }
-    bytes = (bytes >> 20) > 0 ? bytes >> 20 << 20 : 1 << 20;
+    const int64_t bytes = read_bytes(p);
     uint8_t *memory = mo_host_alloc_huge((size_t)bytes);
     if (!memory) {
         return mo_fail(err, MO_ENOMEM,
@@ -317,7 +327,7 @@ static mo_status measure_device(probe *p, mo_error *err)
         return MO_OK;
     }
     const mo_probe_device_options options = {.threads = p->report->threads,
-                                             .memory_bytes = p->options->memory_bytes,
+                                             .memory_bytes = read_bytes(p),
                                              .point_ms = p->options->point_ms,
                                              .go_on = go_on,
                                              .user = p};
