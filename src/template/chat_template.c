@@ -13,6 +13,7 @@ struct mo_chat_template {
     mo_template *parsed;
     char *bos, *eos;
     mo_message_needs needs;
+    mo_shown tools, calls;
 };
 
 /* One attempt to render. */
@@ -315,6 +316,50 @@ static bool shows(const mo_chat_template *t, const char *json, mo_message_needs 
     return yes;
 }
 
+/* Of the same conversation with something that has a needle and without it; the first pair that renders decides. A template that
+ * renders only the one without it does not show it. */
+static mo_shown probe_shown(const mo_chat_template *t, const char *const (*pairs)[2], size_t count)
+{
+    mo_shown found = MO_SHOWN_UNKNOWN;
+    for (size_t i = 0; i < count && found != MO_SHOWN; i++) {
+        if (shows(t, pairs[i][0], t->needs, "mo-needle", NULL)) {
+            found = MO_SHOWN;
+        } else if (shows(t, pairs[i][1], t->needs, "", NULL)) {
+            found = MO_SHOWN_NOT;
+        }
+    }
+    return found;
+}
+
+static void probe_tools(mo_chat_template *t)
+{
+#define TOOL(name)                                                                                           \
+    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"" name "\", \"description\": \"b\", "   \
+    "\"parameters\": {\"type\": \"object\", \"properties\": {\"c\": {\"type\": \"string\", "                 \
+    "\"description\": \"d\"}}, \"required\": [\"c\"]}}}]"
+#define TALK "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]"
+#define SYSTEM_TALK                                                                                          \
+    "\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"a\"}]"
+    static const char *const tools[][2] = {{"{" TALK ", " TOOL("mo-needle") "}", "{" TALK "}"},
+                                           {"{" SYSTEM_TALK ", " TOOL("mo-needle") "}", "{" SYSTEM_TALK "}"}};
+    static const char *const calls[][2] = {
+        {CALL("{\"mo-key\": \"mo-needle\"}"), CALL("{\"mo-key\": \"c\"}")},
+        {"{\"messages\": " CALL("{\"mo-key\": \"mo-needle\"}") ", " TOOL("f") "}",
+         "{\"messages\": " CALL("{\"mo-key\": \"c\"}") ", " TOOL("f") "}"}};
+    t->tools = probe_shown(t, tools, 2);
+    t->calls = probe_shown(t, calls, 2);
+}
+
+mo_shown mo_chat_template_tools(const mo_chat_template *t)
+{
+    return t->tools;
+}
+
+mo_shown mo_chat_template_calls(const mo_chat_template *t)
+{
+    return t->calls;
+}
+
 static void probe(mo_chat_template *t)
 {
     static const char text[] = "[{\"role\": \"user\", \"content\": \"mo-needle\"}]";
@@ -338,6 +383,7 @@ static void probe(mo_chat_template *t)
     needs.text_arguments = !shows(t, CALL("{\"mo-key\": \"mo-needle\"}"), needs, "mo-needle", "'mo-key'") &&
                            shows(t, CALL("{\"mo-key\": \"mo-needle\"}"), as_text, "\"mo-key\"", "\\\"mo-key");
     t->needs = needs;
+    probe_tools(t);
 }
 
 mo_status mo_chat_template_open(const char *text, size_t length, const char *bos, const char *eos,
