@@ -399,7 +399,7 @@ def test_a_slot_with_pictures_needs_the_encoder():
         s.stop()
         s = Server(DATA + "gemma4.gguf", *options, "--mmproj", "none")
         status, r = s.post("/slots/0?action=restore", {"filename": "p"})
-        assert status == 400 and "--mmproj" in r["error"]["message"], r
+        assert status == 400 and "mmproj" in r["error"]["message"], r
         assert chat(s, "Tell me")[0] == 200
         s.stop()
     finally:

@@ -161,8 +161,8 @@ mo_status srv_slot_restore(srv_engine *e, int slot, const srv_caller *caller, co
                  : status;
     if (status == MO_OK && has_pictures(d.tokens, d.count) && !mo_model_reads_pictures(e->model)) {
         status = mo_fail(err, MO_EINVAL,
-                         "the saved slot has pictures, and the model is served without its encoder; serve it "
-                         "with --mmproj FILE, or save a slot without pictures");
+                         "the saved slot has pictures, and the model was opened without its encoder; set "
+                         "`mmproj`, or restore a slot without pictures");
     }
     status = status == MO_OK ? mo_snapshot_read(e->model, bytes, size, &d.snapshot, err) : status;
     if (status == MO_OK &&
