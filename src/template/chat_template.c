@@ -14,6 +14,7 @@ struct mo_chat_template {
     char *bos, *eos;
     mo_message_needs needs;
     mo_shown tools, calls;
+    bool no_memory; /* a probe failed for it: nothing is known */
 };
 
 /* One attempt to render. */
@@ -301,14 +302,16 @@ bool mo_conversation_has_tools(const char *json, size_t length)
     "}}]}, {\"role\": \"tool\", \"tool_call_id\": \"call12345\", \"name\": \"f\", \"content\": \"b\"}]"
 
 /* Does a conversation, with these needs, render so that `there` is in it and `not_there` is not? */
-static bool shows(const mo_chat_template *t, const char *json, mo_message_needs needs, const char *there,
+static bool shows(mo_chat_template *t, const char *json, mo_message_needs needs, const char *there,
                   const char *not_there)
 {
     static const mo_chat_settings settings = {.clock = "2026-01-15T10:20:30"};
     attempt a = {.t = t, .settings = &settings, .json = json, .length = strlen(json), .needs = needs};
     mo_rendering out;
     mo_error err;
-    if (run(&a, &out, &err) != MO_OK) {
+    const mo_status status = run(&a, &out, &err);
+    t->no_memory = t->no_memory || status == MO_ENOMEM;
+    if (status != MO_OK) {
         return false;
     }
     const bool yes = strstr(out.text, there) && !(not_there && strstr(out.text, not_there));
@@ -318,7 +321,7 @@ static bool shows(const mo_chat_template *t, const char *json, mo_message_needs 
 
 /* Of the same conversation with something that has a needle and without it; the first pair that renders decides. A template that
  * renders only the one without it does not show it. */
-static mo_shown probe_shown(const mo_chat_template *t, const char *const (*pairs)[2], size_t count)
+static mo_shown probe_shown(mo_chat_template *t, const char *const (*pairs)[2], size_t count)
 {
     mo_shown found = MO_SHOWN_UNKNOWN;
     for (size_t i = 0; i < count && found != MO_SHOWN; i++) {
@@ -405,6 +408,10 @@ mo_status mo_chat_template_open(const char *text, size_t length, const char *bos
         return status;
     }
     probe(t);
+    if (t->no_memory) {
+        mo_chat_template_close(t);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a template");
+    }
     *out = t;
     return MO_OK;
 }
