@@ -122,9 +122,8 @@ static void put_result(const srv_generation *g, size_t choice, const srv_usage *
     srv_put_bool(w, text.length > 0 && memchr(text.data, '\n', text.length));
     srv_put_literal(w, ",\"truncated\":");
     srv_put_bool(w, is_truncated(g, c, prompt));
-    srv_print(w,
-              ",\"stop_type\":%s,\"stopping_word\":%s,\"tokens_cached\":%ld,\"timings\":",
-              stop_type(c), c->finish == SRV_FINISH_STRING && c->stop >= 0 ? g->parameters.stop[c->stop] : "",
+    srv_print(w, ",\"stop_type\":%s,\"stopping_word\":%s,\"tokens_cached\":%ld,\"timings\":", stop_type(c),
+              c->finish == SRV_FINISH_STRING && c->stop >= 0 ? g->parameters.stop[c->stop] : "",
               (int64_t)g->prompts[prompt].count + c->completion_tokens);
     srv_put_timings(w, usage, timings);
     if (g->parameters.logprobs && !g->streaming) {
