@@ -726,6 +726,10 @@ typedef struct mo_message {
 /* Checks a text that is to be used as a template. MO_EFORMAT: Jinja with an error, whose line is named.
  * MO_EINVAL: neither Jinja nor the name of a chat format, such as "chatml"; err lists the names. */
 mo_status mo_chat_template_check(const char *text, mo_error *err);
+/* Does such a template, of any file, show tools? Rendering it with one decides. */
+bool mo_chat_template_shows_tools(const char *text);
+/* Checks `samplers` of mo_generation_options. */
+mo_status mo_samplers_check(const char *samplers, mo_error *err);
 
 /* The template in the model's file, or the one it was opened with; name: NULL, or as in tokenizer.chat_template.NAME. NULL: there
  * is none, or it cannot be read. The model's. */
@@ -809,6 +813,8 @@ const char *mo_model_tool_format(const mo_model *model);
 /* Does the model's template show tools? If not, put mo_tools_text() into the system message: the reply parses what
  * it asks for. */
 bool mo_model_shows_tools(const mo_model *model);
+/* Does it show calls of earlier messages? If not, put them into the texts of their messages. */
+bool mo_model_shows_calls(const mo_model *model);
 /* A text that tells the model about its tools (JSON as in mo_reply_options) and how to call them: in its own way where its template
  * writes calls, otherwise as JSON; mo_free() *text. required: it must call one. */
 mo_status mo_tools_text(const mo_model *model, const char *tools, size_t length, bool required, char **text,

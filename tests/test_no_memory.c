@@ -75,6 +75,8 @@ static void opens(const mo_model_options *o)
         mo_model_describe(model, &info, sizeof info);
         if (!info.has_vocabulary || !mo_model_chat_template(model, NULL) ||
             strcmp(mo_model_chat_template(model, NULL), template) != 0 ||
+            mo_model_shows_tools(model) != mo_model_shows_tools(whole) ||
+            mo_model_shows_calls(model) != mo_model_shows_calls(whole) ||
             mo_grammar_open(model, "root ::= \"a\"", 12, NULL, &grammar, &err) != MO_OK) {
             fail_msg("allocation %ld: the model opened without a part of its text: %s", n, err.detail);
         }

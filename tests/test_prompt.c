@@ -169,6 +169,65 @@ static void tools_go_where_the_template_looks_for_them(void **state)
             history, "user;assistant{\"x\": 1};tool;");
 }
 
+/* Whether a template shows something is found by rendering it, not by a word in it. */
+static void what_a_template_shows_is_found_by_rendering(void **state)
+{
+    static const struct {
+        const char *text;
+        mo_shown tools, calls;
+    } table[] = {
+        {"{# no tools here #}{{ messages[0].content }}", MO_SHOWN_NOT, MO_SHOWN_NOT},
+        {"{{ 'I have tools. ' ~ messages[0].content }}", MO_SHOWN_NOT, MO_SHOWN_NOT},
+        {"{{ messages[0].content }}{% set t = 'too' %}{% for f in [tools] %}{{ f | tojson }}{% endfor %}",
+         MO_SHOWN, MO_SHOWN_NOT},
+        {"{{ functions }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}"
+         "{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}",
+         MO_SHOWN, MO_SHOWN},
+        {"{% if messages[0].role != 'system' %}{{ raise_exception('begin with a system message') }}{% endif "
+         "%}"
+         "{{ tools | tojson }}",
+         MO_SHOWN, MO_SHOWN_UNKNOWN},
+        {"{% if tools %}{{ raise_exception('none') }}{% endif %}{% for m in messages %}{% if m.tool_calls %}"
+         "{{ raise_exception('neither') }}{% endif %}{{ m.content }}{% endfor %}",
+         MO_SHOWN_NOT, MO_SHOWN_UNKNOWN},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        mo_chat_template *t = open_text(table[i].text);
+        assert_int_equal(mo_chat_template_tools(t), table[i].tools);
+        assert_int_equal(mo_chat_template_calls(t), table[i].calls);
+        mo_chat_template_close(t);
+    }
+}
+
+static void real_templates_show_tools_or_do_not(void **state)
+{
+    static const struct {
+        const char *family;
+        mo_shown tools, calls;
+    } table[] = {
+        {"deepseek-v3.1", MO_SHOWN_NOT, MO_SHOWN},
+        {"gemma-4", MO_SHOWN, MO_SHOWN},
+        {"glm-4.6", MO_SHOWN, MO_SHOWN},
+        {"gpt-oss", MO_SHOWN, MO_SHOWN},
+        {"granite-3.3", MO_SHOWN, MO_SHOWN_NOT},
+        {"mistral-nemo", MO_SHOWN, MO_SHOWN},
+        {"mixtral-8x7b", MO_SHOWN_NOT, MO_SHOWN_UNKNOWN},
+        {"olmo2", MO_SHOWN_NOT, MO_SHOWN_NOT},
+        {"qwen2.5", MO_SHOWN, MO_SHOWN},
+        {"qwen3-coder", MO_SHOWN, MO_SHOWN},
+        {"qwen3", MO_SHOWN, MO_SHOWN},
+        {"smollm2", MO_SHOWN_NOT, MO_SHOWN_NOT},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        mo_chat_template *t = open_family(table[i].family);
+        assert_int_equal(mo_chat_template_tools(t), table[i].tools);
+        assert_int_equal(mo_chat_template_calls(t), table[i].calls);
+        mo_chat_template_close(t);
+    }
+}
+
 static void null_contents_become_empty_where_null_fails(void **state)
 {
     (void)state;
@@ -447,6 +506,8 @@ int main(void)
         cmocka_unit_test(arguments_become_what_the_template_reads),
         cmocka_unit_test(tools_need_no_description),
         cmocka_unit_test(tools_go_where_the_template_looks_for_them),
+        cmocka_unit_test(what_a_template_shows_is_found_by_rendering),
+        cmocka_unit_test(real_templates_show_tools_or_do_not),
         cmocka_unit_test(null_contents_become_empty_where_null_fails),
         cmocka_unit_test(parts_become_texts_where_lists_are_not_read),
         cmocka_unit_test(system_messages_join_the_users_where_they_have_no_place),

@@ -638,9 +638,8 @@ static void templates_say_how_a_model_writes(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        const mo_dialogue d = mo_dialogue_detect(table[i].template_text, NULL);
+        const mo_dialogue d = mo_dialogue_detect(table[i].template_text, table[i].tools, NULL);
         assert_string_equal(d.style->name, table[i].style);
-        assert_int_equal(d.shows_tools, table[i].tools);
         if (table[i].thought_close) {
             assert_non_null(d.thought);
             assert_string_equal(d.thought->close, table[i].thought_close);
@@ -649,7 +648,7 @@ static void templates_say_how_a_model_writes(void **state)
         }
     }
     mo_tokenizer *t = open_vocabulary(3);
-    assert_string_equal(mo_dialogue_detect("", t).style->name, "harmony");
+    assert_string_equal(mo_dialogue_detect("", false, t).style->name, "harmony");
     mo_tokenizer_destroy(t);
 }
 
@@ -681,11 +680,10 @@ static void real_templates_are_known(void **state)
         assert_non_null(f);
         text[fread(text, 1, sizeof text - 1, f)] = 0;
         fclose(f);
-        const mo_dialogue d = mo_dialogue_detect(text, NULL);
+        const mo_dialogue d = mo_dialogue_detect(text, table[i].tools, NULL);
         assert_string_equal(d.style->name, table[i].style);
         assert_string_equal(d.thought ? d.thought->close : "",
                             table[i].thought_close ? table[i].thought_close : "");
-        assert_int_equal(d.shows_tools, table[i].tools);
     }
 }
 

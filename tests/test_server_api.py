@@ -47,12 +47,14 @@ def make_models():
     subprocess.run([program, path("bare.gguf"), "", HARMONY, "sunny", "<|channel|>final<|message|>It is sunny.<|return|>"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([program, path("broken.gguf"), "{% for %}<|im_start|>{{ tools }}", "Hello there, friend.", "sunny", "It is sunny."], check=True,
                    stdout=subprocess.DEVNULL)
+    subprocess.run([program, path("comment.gguf"), "{# no tools #}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}",
+                    "Hello there, friend.", "sunny", "It is sunny."], check=True, stdout=subprocess.DEVNULL)
     shutil.copy("models/pebble.gguf", path("pebble.gguf"))
 
 
 class Server:
     def __init__(self, *models):
-        models = models or tuple(path(name + ".gguf") for name in ("pebble", "scripted", "bare", "broken"))
+        models = models or tuple(path(name + ".gguf") for name in ("pebble", "scripted", "bare", "broken", "comment"))
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "MORAINE_", "LISTEN_", "NOTIFY_"))}
         environment["XDG_CACHE_HOME"] = path("cache")
         self.process = subprocess.Popen([PROGRAM, "serve", *models, "--port", "0", "--profile", "off",
@@ -289,6 +291,10 @@ def an_answer_can_be_begun_by_the_client(s):
     head = head[:head.rindex(" ")]
     a = s.post("/v1/chat/completions", chat(messages=HELLO + [{"role": "assistant", "content": head}]))
     assert a["choices"][0]["message"]["content"][:10] == text[len(head):][:10], (text, head, a)
+    parts = [{"type": "text", "text": "It"}, {"type": "text", "text": "is"}]  # joined as llama-server joins them
+    for model in ("pebble", "scripted"):
+        said = s.post("/apply-template", {"model": model, "messages": HELLO + [{"role": "assistant", "content": parts}]})["prompt"]
+        assert said.endswith("It\n\nis"), said
 
 
 @test
@@ -296,7 +302,7 @@ def wrong_requests_are_400_and_name_the_field(s):
     image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]
     cases = [("messages", {"messages": None}), ("messages[0].role", {"messages": [{"content": "x"}]}),
              ("messages[0].content", {"messages": [{"role": "user"}]}), ("messages[0].content[0]", {"messages": image}),
-             ("temperature", {"temperature": "hot"}), ("max_tokens", {"max_tokens": "many"}), ("stop[1]", {"stop": ["a", 5]}),
+             ("temperature", {"temperature": "hot"}), ("samplers", {"samplers": ["top_k", "magic"]}), ("samplers", {"samplers": "top_k;top_k"}), ("max_tokens", {"max_tokens": "many"}), ("stop[1]", {"stop": ["a", 5]}),
              ("top_logprobs", {"top_logprobs": 3}), ("n", {"n": 0}), ("n", {"n": 100}), ("stream", {"stream": "yes"}), ("mirostat", {"mirostat": 1}),
              ("tools[0].function", {"tools": [{"type": "function"}]}), ("tool_choice", {"tool_choice": "required"}),
              ("tool_choice.function.name", {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "nothing"}}}),
@@ -770,6 +776,8 @@ def a_message_is_answered(s):
     word = text.split()[2]
     a = s.post("/v1/messages", {**body, "max_tokens": 24, "stop_sequences": ["@@", word]})
     assert a["stop_reason"] == "stop_sequence" and a["stop_sequence"] == word and a["content"][0]["text"] == text[:text.index(word)]
+    refused = s.post("/v1/messages", {**body, "messages": []}, 400)  # as at Anthropic; llama-server answers
+    assert refused["error"]["type"] == "invalid_request_error" and "at least one message" in refused["error"]["message"], refused
 
 
 @test
@@ -925,6 +933,9 @@ def a_completion_tells_everything(s):
         tokens = s.post("/completion", {**body, **change, "n_probs": 0})["tokens"]  # also those without a text of their own
         assert [t for _, d in s.events("/completion", {**body, **change, "n_probs": 0}) for t in d["tokens"]] == tokens
     assert s.post("/completions", body)["content"] == a["content"]
+    for count, asked, told in ((2040, -1, True), (2040, 8, True), (2040, 7, False)):  # the window has 2048
+        full = s.post("/completion", {"prompt": [5] * count, "n_predict": asked, "ignore_eos": True})
+        assert full["truncated"] is told and full["tokens_predicted"] == (8 if told else 7) and full["stop_type"] == "limit", full
 
 
 @test
@@ -981,6 +992,15 @@ def calls_and_results_are_told_to_models_whose_template_knows_neither(s):
     system = [{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}]
     told = s.post("/apply-template", {"model": "pebble", "messages": system + messages, "tools": [TOOL]})["prompt"]
     assert "Let me\nsee." in told and "sunny" in told and "Be brief." in told and told.count("<|im_start|>system") == 1, told
+
+
+@test
+def a_word_in_a_template_shows_no_tools(s):
+    call = {"id": "call_12345", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Bern"}'}}
+    messages = HELLO + [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "call_12345", "content": "rain"}]
+    prompt = s.post("/apply-template", {"model": "comment", "messages": messages, "tools": [TOOL]})["prompt"]
+    assert "The weather" in prompt and '{"name": "get_weather", "arguments": {"city": "Bern"}}' in prompt and "rain" in prompt, prompt
+    assert "tools" not in s.post("/api/show", {"model": "comment"})["capabilities"] and "tools" in s.post("/api/show", {"model": "scripted"})["capabilities"]
 
 
 @test

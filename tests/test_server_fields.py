@@ -121,8 +121,13 @@ def check_section(server, section):
 
 def unknown_fields_are_logged_once(server):
     for path, more in (("/v1/chat/completions", {"made_up": 1}), ("/v1/chat/completions", {"made_up": 2, "system": "x"}), ("/api/chat", {"options": {"made_up": 1}, "stream": False}),
-                       ("/v1/messages", {"made_up": 3, "evil\nname\u202e": 1})):
+                       ("/v1/messages", {"made_up": 3, "evil\nname\u202e": 1}),
+                       ("/v1/chat/completions", {"messages": [{**api.HELLO[0], "made_up": 1}] * 3, "stream_options": {"made_up": 1}, "metadata": {"free": "x"}}),
+                       ("/v1/chat/completions", {"tools": [{"type": "function", "function": {"name": "f", "made_up": 1, "parameters": {"free": 1}}}]}),
+                       ("/v1/messages", {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "made_up": 1}]}]})):
         server.post(path, {"model": "pebble", "messages": api.HELLO, "max_tokens": 1, **more})
+    for agent, path in (("claude_code", "/v1/messages"), ("codex", "/v1/responses")):
+        server.ask(path, json.load(open("tests/data/server/agents.json"))[agent])
     for number in range(300):
         server.post("/v1/chat/completions", {"model": "pebble", "messages": api.HELLO, "max_tokens": 0, "made_up_%d" % number: 1})
     end = time.monotonic() + 20 * api.SLOW
@@ -130,8 +135,12 @@ def unknown_fields_are_logged_once(server):
         time.sleep(0.05)
     said = [line for line in server.lines if " unknown_field" in line]
     assert 50 < len(said) < 140 and "further" in said[-1], (len(said), said[-1:])
-    for field in ("made_up", "options.made_up", "system"):
+    for field in ("made_up", "options.made_up", "system", "messages[].made_up", "stream_options.made_up", "tools[].function.made_up",
+                  "messages[].content[].made_up"):
         assert sum(" unknown_field field=%s:" % field in line for line in said) == 1, [field, said]
+    inner = {line.split(" field=")[1].split(":")[0] for line in said if " field=" in line}
+    inner = {field for field in inner if "." in field and "made_up" not in field}
+    assert not inner, inner  # what the table of fields and the agents send is known
     assert sum("evil" in line for line in said) == 1 and not any(line.startswith("name") for line in server.lines), said
 
 

@@ -134,7 +134,8 @@ ADMINISTRATION = [("POST", "/models/load"), ("POST", "/v1/models/unload"), ("DEL
 
 
 def administration_needs_an_administrator():
-    with Server("--api-key-file", key_file(), "--api-key", "of-the-option", env={}) as s:
+    # A key that is given both ways has the rights of the file: Anna is no administrator.
+    with Server("--api-key-file", key_file(), "--api-key", "of-the-option,of-anna", env={}) as s:
         for method, where in ADMINISTRATION:
             code, text, _ = s.ask(method, where, {"model": "pebble"}, headers=ANNA)
             assert code == 403 and "administrator" in text, (where, code, text)

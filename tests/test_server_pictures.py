@@ -242,6 +242,12 @@ def test_what_is_no_picture_is_refused_by_its_part():
                  {"type": "image"}, {"type": "input_image", "image_url": ["a"]}, {"type": "input_audio", "input_audio": {"data": "a"}}):
         status, r = chat(s, [part])
         assert status == 400 and r["error"]["param"].startswith("messages[0].content[0]"), (part, r)
+    for part, field in (({**image(), "image_url": {**image()["image_url"], "detail": "ultra"}}, ".image_url.detail"), ({"type": "input_image", "image_url": url(photo()), "detail": 7}, ".detail"),
+                        ({"type": "image", "source": {"type": "base64", "data": photo()}, "transformations": {"oversized_image": "error"}}, ".transformations.oversized_image")):
+        status, r = chat(s, [part])
+        assert status == 400 and r["error"]["param"] == "messages[0].content[0]" + field, r
+    status, r = chat(s, [{**image(), "image_url": {**image()["image_url"], "detail": "high"}}])
+    assert status == 200, r
     status, r = chat(s, [image()] * 65)
     assert status == 400 and "64" in r["error"]["message"], r
     status, r = chat(s, [image()] * 40)
@@ -377,6 +383,25 @@ def test_prefixes_with_pictures_survive_a_restart():
                 s.stop()
             assert said(answers[0]) == said(answers[1])
             assert answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, answers[1]
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_slot_with_pictures_needs_the_encoder():
+    import shutil
+    import tempfile
+    folder = tempfile.mkdtemp(prefix="moraine-slots-")
+    options = ("--slot-save-path", folder, "--parallel", "1")
+    try:
+        s = Server(DATA + "gemma4.gguf", *options)
+        chat(s, [text("a"), image()])
+        assert s.post("/slots/0?action=save", {"filename": "p"})[1]["n_saved"] > 3
+        s.stop()
+        s = Server(DATA + "gemma4.gguf", *options, "--mmproj", "none")
+        status, r = s.post("/slots/0?action=restore", {"filename": "p"})
+        assert status == 400 and "mmproj" in r["error"]["message"], r
+        assert chat(s, "Tell me")[0] == 200
+        s.stop()
     finally:
         shutil.rmtree(folder)
 

@@ -877,7 +877,7 @@ static void slot_files_that_contradict_themselves_are_refused(void **state)
     int64_t count = 0, bytes;
     uint8_t *snapshot = NULL;
     size_t size = 0;
-    check_status(srv_cachedir_read_as(dir, "good", &saved, &count, &snapshot, &size, &err), &err);
+    check_status(srv_cachedir_read_as(dir, "good", &saved, &count, &snapshot, &size, &bytes, &err), &err);
     assert_int_equal(count, report.tokens);
     check_status(srv_cachedir_write_as(dir, "short", saved, count - 1, snapshot, size, &bytes, &err), &err);
     saved[count / 2] ^= 1;

@@ -400,10 +400,7 @@ static mo_status open_text(mo_model *m, const char *given, mo_error *err)
         return mo_fail(err, MO_ENOMEM, "%s: %s", mo_checkpoint_path(m->checkpoint), m->no_tokenizer.detail);
     }
     m->chat = mo_chat_detect(g, m->tokenizer);
-    status = mo_model_open_templates(m, given, err);
-    const char *plain = mo_model_chat_template(m, NULL), *with_tools = mo_model_chat_template(m, "tool_use");
-    m->dialogue = mo_dialogue_detect(with_tools ? with_tools : plain ? plain : "", m->tokenizer);
-    return status;
+    return mo_model_open_templates(m, given, err);
 }
 
 mo_status mo_model_find_resources(const mo_model_options *o, unsigned without, mo_resources *resources,

@@ -61,6 +61,7 @@ struct mo_model {
     char *given_template;       /* replaces the file's templates; NULL: none */
     mo_chat_template *chat_template, *tool_template; /* from the file; NULL: none, or unreadable */
     mo_dialogue dialogue;                            /* how the model writes thoughts and tool calls */
+    bool shows_calls;                                /* its template shows those of earlier messages */
     mo_error no_tokenizer;                           /* why there is no tokenizer */
 };
 

@@ -118,7 +118,38 @@ static mo_status open_format(const mo_chat_format *format, mo_template **out, mo
     return mo_template_open(format->text, strlen(format->text), out, err);
 }
 
-mo_status mo_model_open_templates(mo_model *m, const char *given, mo_error *err)
+/* A template that rendered no probe shows tools if it has the word; there is nothing better to go by. */
+static bool shows_tools(const mo_chat_template *t, const char *text)
+{
+    const mo_shown shown = t ? mo_chat_template_tools(t) : MO_SHOWN_NOT;
+    return shown == MO_SHOWN || (shown == MO_SHOWN_UNKNOWN && strstr(text, "tools"));
+}
+
+bool mo_chat_template_shows_tools(const char *text)
+{
+    mo_chat_template *t;
+    mo_error err;
+    if (mo_chat_template_open(text, strlen(text), "", "", &t, &err) != MO_OK) {
+        return false;
+    }
+    const bool shown = shows_tools(t, text);
+    mo_chat_template_close(t);
+    return shown;
+}
+
+/* How the model writes calls: by the template that conversations with tools get. */
+static void detect_dialogue(mo_model *m)
+{
+    const mo_chat_template *t = m->tool_template ? m->tool_template : m->chat_template;
+    const char *text = t ? mo_model_chat_template(m, m->tool_template ? "tool_use" : NULL) : "";
+    m->dialogue = mo_dialogue_detect(text, shows_tools(t, text), m->tokenizer);
+    /* A style of the model's own stands for a template that was written with calls in mind. */
+    const mo_shown calls = t ? mo_chat_template_calls(t) : MO_SHOWN_NOT;
+    m->shows_calls = calls == MO_SHOWN || (t && m->dialogue.id != MO_STYLE_GENERIC) ||
+                     (calls == MO_SHOWN_UNKNOWN && m->dialogue.shows_tools);
+}
+
+static mo_status open_templates(mo_model *m, const char *given, mo_error *err)
 {
     if (!given) {
         mo_status status = open_own(m, NULL, &m->chat_template, err);
@@ -140,6 +171,15 @@ mo_status mo_model_open_templates(mo_model *m, const char *given, mo_error *err)
     m->given_template = strdup(given);
     return m->given_template ? open_template(m, given, &m->chat_template, err)
                              : mo_fail(err, MO_ENOMEM, "out of memory for a template");
+}
+
+mo_status mo_model_open_templates(mo_model *m, const char *given, mo_error *err)
+{
+    const mo_status status = open_templates(m, given, err);
+    if (status == MO_OK) {
+        detect_dialogue(m);
+    }
+    return status;
 }
 
 void mo_model_close_templates(mo_model *m)

@@ -87,6 +87,11 @@ bool mo_model_shows_tools(const mo_model *model)
     return model->dialogue.shows_tools;
 }
 
+bool mo_model_shows_calls(const mo_model *model)
+{
+    return model->shows_calls;
+}
+
 mo_status mo_tools_text(const mo_model *model, const char *tools, size_t length, bool required, char **text,
                         mo_error *err)
 {

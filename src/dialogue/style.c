@@ -310,13 +310,13 @@ static const struct {
     {MO_STYLE_HERMES, {"<tool_call>", NULL}},
     {MO_STYLE_PHI4, {"<|tool|>", "<|/tool|>"}},
     {MO_STYLE_GRANITE, {"<|tool_call|>", NULL}},
-    {MO_STYLE_LLAMA3, {"<|start_header_id|>", "tools"}},
     {MO_STYLE_LLAMA3, {"<|python_tag|>", NULL}},
 };
 
-mo_dialogue mo_dialogue_detect(const char *template_text, const mo_tokenizer *t)
+mo_dialogue mo_dialogue_detect(const char *template_text, bool shows_tools, const mo_tokenizer *t)
 {
-    mo_dialogue d = {.id = MO_STYLE_GENERIC, .thought = thought_of(template_text, t)};
+    mo_dialogue d = {
+        .id = MO_STYLE_GENERIC, .thought = thought_of(template_text, t), .shows_tools = shows_tools};
     for (size_t i = 0; i < sizeof by_template / sizeof *by_template; i++) {
         const char *const *marks = by_template[i].marks;
         if (has(template_text, marks[0]) && (!marks[1] || has(template_text, marks[1]))) {
@@ -324,11 +324,13 @@ mo_dialogue mo_dialogue_detect(const char *template_text, const mo_tokenizer *t)
             break;
         }
     }
+    if (d.id == MO_STYLE_GENERIC && shows_tools && has(template_text, "<|start_header_id|>")) {
+        d.id = MO_STYLE_LLAMA3;
+    }
     /* Harmony's channels matter for thoughts too: also for a file without a template. Its formats of old show no tools. */
     if (d.id == MO_STYLE_GENERIC && known(t, "<|channel|>") && known(t, "<|message|>")) {
         d.id = MO_STYLE_HARMONY;
     }
-    d.shows_tools = has(template_text, "tools");
     if (d.id == MO_STYLE_HARMONY) {
         d.thought = NULL;
     }

@@ -95,8 +95,9 @@ typedef struct mo_dialogue {
     bool shows_tools;          /* its template does */
 } mo_dialogue;
 
-/* Cannot fail: what is not known is the generic way. template: "" where there is none; t may be NULL. */
-mo_dialogue mo_dialogue_detect(const char *template_text, const mo_tokenizer *t);
+/* Cannot fail: what is not known is the generic way. template: "" where there is none; shows_tools: as rendering it has shown; t may be
+ * NULL. */
+mo_dialogue mo_dialogue_detect(const char *template_text, bool shows_tools, const mo_tokenizer *t);
 
 const mo_style *mo_style_get(mo_style_id id);
 

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/growing.h"
 #include "base/status.h"
+#include "moraine_server.h"
 #include "numeric/math.h"
 
 /* ---- The order -------------------------------------------------------------------------------- */
@@ -64,6 +66,15 @@ mo_status mo_chain_order(const char *order, mo_sampler_kind *out, int *count, mo
         at += length + (at[length] == ';');
     }
     return MO_OK;
+}
+
+mo_status mo_samplers_check(const char *samplers, mo_error *err)
+{
+    mo_sampler_kind order[MO_SAMPLER_KINDS];
+    int count;
+    MO_OWN_ERROR(err)
+    MO_REQUIRE(err, samplers)
+    return mo_chain_order(samplers, order, &count, err);
 }
 
 /* ---- Candidates ------------------------------------------------------------------------------- */

@@ -13,6 +13,8 @@ struct mo_chat_template {
     mo_template *parsed;
     char *bos, *eos;
     mo_message_needs needs;
+    mo_shown tools, calls;
+    bool no_memory; /* a probe failed for it: nothing is known */
 };
 
 /* One attempt to render. */
@@ -300,19 +302,65 @@ bool mo_conversation_has_tools(const char *json, size_t length)
     "}}]}, {\"role\": \"tool\", \"tool_call_id\": \"call12345\", \"name\": \"f\", \"content\": \"b\"}]"
 
 /* Does a conversation, with these needs, render so that `there` is in it and `not_there` is not? */
-static bool shows(const mo_chat_template *t, const char *json, mo_message_needs needs, const char *there,
+static bool shows(mo_chat_template *t, const char *json, mo_message_needs needs, const char *there,
                   const char *not_there)
 {
     static const mo_chat_settings settings = {.clock = "2026-01-15T10:20:30"};
     attempt a = {.t = t, .settings = &settings, .json = json, .length = strlen(json), .needs = needs};
     mo_rendering out;
     mo_error err;
-    if (run(&a, &out, &err) != MO_OK) {
+    const mo_status status = run(&a, &out, &err);
+    t->no_memory = t->no_memory || status == MO_ENOMEM;
+    if (status != MO_OK) {
         return false;
     }
     const bool yes = strstr(out.text, there) && !(not_there && strstr(out.text, not_there));
     mo_rendering_free(&out);
     return yes;
+}
+
+/* Of the same conversation with something that has a needle and without it; the first pair that renders decides. A template that
+ * renders only the one without it does not show it. */
+static mo_shown probe_shown(mo_chat_template *t, const char *const (*pairs)[2], size_t count)
+{
+    mo_shown found = MO_SHOWN_UNKNOWN;
+    for (size_t i = 0; i < count && found != MO_SHOWN; i++) {
+        if (shows(t, pairs[i][0], t->needs, "mo-needle", NULL)) {
+            found = MO_SHOWN;
+        } else if (shows(t, pairs[i][1], t->needs, "", NULL)) {
+            found = MO_SHOWN_NOT;
+        }
+    }
+    return found;
+}
+
+static void probe_tools(mo_chat_template *t)
+{
+#define TOOL(name)                                                                                           \
+    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"" name "\", \"description\": \"b\", "   \
+    "\"parameters\": {\"type\": \"object\", \"properties\": {\"c\": {\"type\": \"string\", "                 \
+    "\"description\": \"d\"}}, \"required\": [\"c\"]}}}]"
+#define TALK "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]"
+#define SYSTEM_TALK                                                                                          \
+    "\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"a\"}]"
+    static const char *const tools[][2] = {{"{" TALK ", " TOOL("mo-needle") "}", "{" TALK "}"},
+                                           {"{" SYSTEM_TALK ", " TOOL("mo-needle") "}", "{" SYSTEM_TALK "}"}};
+    static const char *const calls[][2] = {
+        {CALL("{\"mo-key\": \"mo-needle\"}"), CALL("{\"mo-key\": \"c\"}")},
+        {"{\"messages\": " CALL("{\"mo-key\": \"mo-needle\"}") ", " TOOL("f") "}",
+         "{\"messages\": " CALL("{\"mo-key\": \"c\"}") ", " TOOL("f") "}"}};
+    t->tools = probe_shown(t, tools, 2);
+    t->calls = probe_shown(t, calls, 2);
+}
+
+mo_shown mo_chat_template_tools(const mo_chat_template *t)
+{
+    return t->tools;
+}
+
+mo_shown mo_chat_template_calls(const mo_chat_template *t)
+{
+    return t->calls;
 }
 
 static void probe(mo_chat_template *t)
@@ -338,6 +386,7 @@ static void probe(mo_chat_template *t)
     needs.text_arguments = !shows(t, CALL("{\"mo-key\": \"mo-needle\"}"), needs, "mo-needle", "'mo-key'") &&
                            shows(t, CALL("{\"mo-key\": \"mo-needle\"}"), as_text, "\"mo-key\"", "\\\"mo-key");
     t->needs = needs;
+    probe_tools(t);
 }
 
 mo_status mo_chat_template_open(const char *text, size_t length, const char *bos, const char *eos,
@@ -359,6 +408,10 @@ mo_status mo_chat_template_open(const char *text, size_t length, const char *bos
         return status;
     }
     probe(t);
+    if (t->no_memory) {
+        mo_chat_template_close(t);
+        return mo_fail(err, MO_ENOMEM, "out of memory for a template");
+    }
     *out = t;
     return MO_OK;
 }

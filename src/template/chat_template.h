@@ -13,6 +13,17 @@ mo_status mo_chat_template_open(const char *text, size_t length, const char *bos
                                 mo_chat_template **out, mo_error *err);
 void mo_chat_template_close(mo_chat_template *t); /* NULL is allowed */
 
+/* What a template does with something of a conversation, as probing found it. */
+typedef enum mo_shown {
+    MO_SHOWN_UNKNOWN,
+    MO_SHOWN_NOT,
+    MO_SHOWN
+} mo_shown; /* unknown: it rendered no probe */
+
+/* Does it write the tools, and calls of the assistant? */
+mo_shown mo_chat_template_tools(const mo_chat_template *t);
+mo_shown mo_chat_template_calls(const mo_chat_template *t);
+
 /* Variables for what the conversation does not say itself. */
 typedef struct mo_chat_settings {
     mo_thinking thinking;

@@ -176,7 +176,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         m->mo.chat = mo_chat_detect(m->gguf, m->mo.tokenizer);
         m->mo.chat = m->mo.chat ? m->mo.chat : mo_chat_format_find("chatml");
         require(mo_model_open_templates(&m->mo, text, &err) == MO_OK);
-        m->mo.dialogue = mo_dialogue_detect(text ? text : "", m->mo.tokenizer);
         m->defaults = srv_defaults_none();
         free(text);
     }

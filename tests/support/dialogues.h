@@ -22,10 +22,9 @@ static inline mo_dialogue dialogue_of(mo_style_id id, const char *thought)
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
         text = strcmp(templates[i][0], thought) == 0 ? templates[i][1] : text;
     }
-    mo_dialogue d = mo_dialogue_detect(text, NULL);
+    mo_dialogue d = mo_dialogue_detect(text, true, NULL);
     d.id = id;
     d.style = mo_style_get(id);
-    d.shows_tools = true;
     return d;
 }
 

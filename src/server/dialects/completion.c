@@ -91,6 +91,13 @@ static const char *stop_type(const srv_choice *c)
     }
 }
 
+/* Did the end of the window end it? As llama-server says it, also where the request's own limit was the same. */
+static bool is_truncated(const srv_generation *g, const srv_choice *c, size_t prompt)
+{
+    return c->finish == SRV_FINISH_LENGTH && c->completion_tokens > 0 &&
+           (int64_t)g->prompts[prompt].count + c->completion_tokens >= srv_model_context(g->model_ref);
+}
+
 /* A stream has already sent the text; its last object has none. */
 static void put_result(const srv_generation *g, size_t choice, const srv_usage *usage,
                        const srv_timings *timings, srv_writer *w)
@@ -113,9 +120,10 @@ static void put_result(const srv_generation *g, size_t choice, const srv_usage *
     srv_put_prompt(w, g, prompt);
     srv_put_literal(w, ",\"has_new_line\":");
     srv_put_bool(w, text.length > 0 && memchr(text.data, '\n', text.length));
-    srv_print(w,
-              ",\"truncated\":false,\"stop_type\":%s,\"stopping_word\":%s,\"tokens_cached\":%ld,\"timings\":",
-              stop_type(c), c->finish == SRV_FINISH_STRING && c->stop >= 0 ? g->parameters.stop[c->stop] : "",
+    srv_put_literal(w, ",\"truncated\":");
+    srv_put_bool(w, is_truncated(g, c, prompt));
+    srv_print(w, ",\"stop_type\":%s,\"stopping_word\":%s,\"tokens_cached\":%ld,\"timings\":", stop_type(c),
+              c->finish == SRV_FINISH_STRING && c->stop >= 0 ? g->parameters.stop[c->stop] : "",
               (int64_t)g->prompts[prompt].count + c->completion_tokens);
     srv_put_timings(w, usage, timings);
     if (g->parameters.logprobs && !g->streaming) {

@@ -86,9 +86,13 @@ static bool refuse_elsewhere(const srv_field *tool)
 {
     const srv_field later = srv_member(tool, "defer_loading"), output = srv_member(tool, "output_schema");
     const srv_field callers = srv_member(tool, "allowed_callers");
-    bool deferred = false;
-    if (!srv_read_bool(later, &deferred) || !srv_is_list(callers)) {
+    const srv_field detached = srv_member(tool, "async");
+    bool deferred = false, async = false;
+    if (!srv_read_bool(later, &deferred) || !srv_read_bool(detached, &async) || !srv_is_list(callers)) {
         return false;
+    }
+    if (async) {
+        return srv_wrong(&detached, "is not supported: the next request must have the result; omit it");
     }
     for (size_t i = 0; i < srv_count(&callers); i++) {
         const char *word = json_string_value(json_array_get(callers.value, i));

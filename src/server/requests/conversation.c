@@ -62,6 +62,23 @@ bool srv_message_picture(json_t *message, const srv_field *at)
     return json_array_append_new(content, json_pack("{s:s}", "type", "image")) == 0 || no_memory(at);
 }
 
+/* A field that may only be one of these words, with bars between them. */
+static bool read_word(srv_field f, const char *words, const char *why)
+{
+    mo_text text = {NULL, 0};
+    if (!srv_read_text(f, &text)) {
+        return false;
+    }
+    for (const char *at = words; text.data && *at;) {
+        const size_t length = strcspn(at, "|");
+        if (length == text.length && memcmp(at, text.data, length) == 0) {
+            return true;
+        }
+        at += length + (at[length] == '|');
+    }
+    return !text.data || srv_wrong(&f, "%s", why);
+}
+
 /* The picture of a part, wherever its kind has it. */
 static bool read_picture(srv_conversation *c, const srv_field *part, mo_text kind)
 {
@@ -69,6 +86,13 @@ static bool read_picture(srv_conversation *c, const srv_field *part, mo_text kin
     if (srv_text_is(kind, "image")) { /* Anthropic's */
         const srv_field source = srv_member(part, "source");
         const srv_field data = srv_member(&source, "data"), type = srv_member(&source, "type");
+        const srv_field changes = srv_member(part, "transformations"),
+                        large = srv_member(&changes, "oversized_image");
+        if (!srv_is_object(changes) || !read_word(large, "downsize",
+                                                  "is not supported: large pictures are "
+                                                  "scaled down; omit it")) {
+            return false;
+        }
         if (!source.value) {
             return srv_missing(&source);
         }
@@ -89,6 +113,10 @@ static bool read_picture(srv_conversation *c, const srv_field *part, mo_text kin
     const srv_field given = srv_member(part, "image_url");
     const bool object = json_is_object(given.value); /* OpenAI's chat; in its responses it is a text */
     const srv_field inner = srv_member(&given, "url"), url = object ? inner : given;
+    const srv_field detail = srv_member(object ? &given : part, "detail");
+    if (!read_word(detail, "auto|low|high|original", "must be auto, low, high or original")) {
+        return false;
+    }
     if (!url.value) {
         return srv_missing(&url);
     }

@@ -1,12 +1,10 @@
 /* Known fields: see known_fields.h. tests/data/server/fields.json has the same fields with what each does. */
 #include "server/requests/known_fields.h"
 
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "server/common/log.h"
+#include "server/requests/unknown_fields.h"
 
 enum {
     CHAT = 1 << SRV_DIALECT_CHAT,
@@ -85,6 +83,7 @@ static const unserved unserved_fields[] = {
     {"max_tool_calls", RESPONSES, NEVER, .why = "is not supported: no tools run on this server; omit it"},
     {"personality", RESPONSES, NEVER, .why = UNSUPPORTED},
     {"reasoning.context", RESPONSES, ONE_OF, .words = "auto", .why = WHOLE},
+    {"image.context_compression", RESPONSES, ONE_OF, .words = "auto|disabled", .why = UNSUPPORTED},
     {"reasoning.mode", RESPONSES, ONE_OF, .words = "standard", .why = UNSUPPORTED},
     /* Anthropic */
     {"mcp_servers", ANTHROPIC, EMPTY, .why = "MCP servers are not supported; pass their tools in tools"},
@@ -264,7 +263,7 @@ static const struct {
     {DIRECT, "user metadata service_tier safety_identifier prompt_cache_key prompt_cache_retention "
              "prompt_cache_options store"},
     {CHAT, "functions"},
-    {RESPONSES, "input instructions include previous_response_id client_metadata"},
+    {RESPONSES, "input instructions include previous_response_id client_metadata access_programs image"},
     {ANTHROPIC, "system thread cache_control diagnostics billing_policy fallback_credit_token "
                 "user_profile_id workspace_id betas "
                 "anthropic_version"},
@@ -302,41 +301,7 @@ static bool is_known(const char *name, int dialect)
     return false;
 }
 
-/* ---- What is not ------------------------------------------------------------------------------- */
-
-enum { LOGGED_MAX = 128, NAME_MAX_BYTES = 64 };
-
-static pthread_mutex_t logged_lock = PTHREAD_MUTEX_INITIALIZER;
-static char logged[LOGGED_MAX][NAME_MAX_BYTES];
-static int logged_count; /* LOGGED_MAX + 1: that there are more has been logged */
-
-/* Once for each name, as long as there is a place for it. */
-static void log_unknown(const char *name, bool options)
-{
-    char text[NAME_MAX_BYTES];
-    snprintf(text, sizeof text, "%s%.48s", options ? "options." : "", name);
-    pthread_mutex_lock(&logged_lock);
-    int at = 0;
-    while (at < logged_count && at < LOGGED_MAX && strcmp(logged[at], text) != 0) {
-        at++;
-    }
-    const bool fresh = at == logged_count && at < LOGGED_MAX,
-               last = logged_count == LOGGED_MAX && at == LOGGED_MAX;
-    if (fresh) {
-        memcpy(logged[at], text, sizeof text);
-    }
-    logged_count += fresh || last;
-    pthread_mutex_unlock(&logged_lock);
-    if (fresh) {
-        srv_log(MO_LOG_INFO, "unknown_field",
-                (srv_log_field[]){
-                    SRV_TEXT_FIELD("field", text),
-                    SRV_TEXT_FIELD("message", "requests have a field that is not known; it is ignored"),
-                    {0}});
-    } else if (last) {
-        srv_say(MO_LOG_INFO, "unknown_field", "further unknown fields are ignored, and not logged");
-    }
-}
+/* ---- Both --------------------------------------------------------------------------------------- */
 
 bool srv_known_fields_check(const srv_field *object, srv_dialect dialect, bool options)
 {
@@ -351,7 +316,9 @@ bool srv_known_fields_check(const srv_field *object, srv_dialect dialect, bool o
     json_object_foreach((json_t *)object->value, name, value)
     {
         if (!json_is_null(value) && !is_known(name, bit)) {
-            log_unknown(name, options);
+            srv_unknown_field_log(options ? "options" : "", name);
+        } else if (!options) {
+            srv_unknown_members_log(name, value, dialect);
         }
     }
     return true;

@@ -150,7 +150,11 @@ static bool read_order(srv_field f, srv_parameters *p)
         used +=
             (size_t)snprintf(p->samplers + used, sizeof p->samplers - used, "%s%s", i ? ";" : "", names[i]);
     }
-    return used < sizeof p->samplers || srv_wrong(&f, "is too long; name each sampler once");
+    mo_error err;
+    if (used >= sizeof p->samplers) {
+        return srv_wrong(&f, "is too long; name each sampler once");
+    }
+    return mo_samplers_check(p->samplers, &err) == MO_OK || srv_wrong(&f, "%s", err.detail);
 }
 
 static bool read_breakers(srv_field f, srv_parameters *p)

@@ -232,8 +232,12 @@ static bool has_pictures(const json_t *parts)
     return false;
 }
 
+/* Between the texts of a content, as templates get them, and as llama-server joins the start of an answer. */
+#define BETWEEN       "\n"
+#define BETWEEN_START "\n\n"
+
 /* A content of parts becomes the text they make together, unless there are pictures among them. */
-static bool join_parts(json_t *message)
+static bool join_parts(json_t *message, const char *between)
 {
     const json_t *parts = json_object_get(message, "content"), *part;
     srv_writer text = {0};
@@ -244,7 +248,7 @@ static bool join_parts(json_t *message)
     json_array_foreach(parts, i, part)
     {
         const json_t *piece = json_object_get(part, "text");
-        srv_puts(&text, i > 0 ? "\n" : ""); /* as templates get them */
+        srv_puts(&text, i > 0 ? between : "");
         srv_put(&text, json_is_string(piece) ? json_string_value(piece) : "", json_string_length(piece));
     }
     const bool good =
@@ -271,7 +275,7 @@ static bool tell_tools(const mo_model *model, json_t *messages, const srv_tools 
     json_t *first = json_array_get(messages, 0);
     const char *role = json_string_value(json_object_get(first, "role"));
     const bool system = role && strcmp(role, "system") == 0;
-    if (system && !join_parts(first)) {
+    if (system && !join_parts(first, BETWEEN)) {
         mo_free(text);
         return no_memory(fault);
     }
@@ -353,7 +357,7 @@ static bool tell_calls(json_t *messages)
         const char *role = json_string_value(json_object_get(message, "role"));
         const bool result_of = role && strcmp(role, "tool") == 0;
         size_t k;
-        good = (!result_of && !json_object_get(message, "tool_calls")) || join_parts(message);
+        good = (!result_of && !json_object_get(message, "tool_calls")) || join_parts(message, BETWEEN);
         json_array_foreach(json_object_get(message, "tool_calls"), k, call)
         {
             json_t *text = call_text(call);
@@ -434,9 +438,12 @@ static char *context_json(const mo_model *model, const srv_conversation *c, cons
     json_t *messages = json_deep_copy(c->messages), *kwargs = variables(p, given);
     bool good = messages ? true : no_memory(fault);
     const bool shown = tools->list && mo_model_shows_tools(model);
+    if (good && c->prefill) {
+        good = join_parts(json_array_get(messages, json_array_size(messages) - 1), BETWEEN_START) ||
+               no_memory(fault);
+    }
     good = good && (!tools->list || shown || tell_tools(model, messages, tools, fault));
-    if (good && !mo_model_shows_tools(model) &&
-        (!mo_model_chat_template(model, NULL) || strcmp(mo_model_tool_format(model), "generic") == 0)) {
+    if (good && !mo_model_shows_calls(model)) {
         good = tell_calls(messages) || no_memory(fault);
     }
     if (!mo_model_chat_template(model, NULL)) {

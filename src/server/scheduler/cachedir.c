@@ -282,12 +282,11 @@ mo_status srv_cachedir_each(srv_cachedir *dir, srv_cachedir_fn fn, void *user, m
 }
 
 mo_status srv_cachedir_read_as(srv_cachedir *dir, const char *name, int32_t **tokens, int64_t *count,
-                               uint8_t **state, size_t *size, mo_error *err)
+                               uint8_t **state, size_t *size, int64_t *bytes, mo_error *err)
 {
     header h;
-    int64_t bytes;
     *state = NULL;
-    const int fd = open_session(dir, name, &h, tokens, &bytes);
+    const int fd = open_session(dir, name, &h, tokens, bytes);
     if (fd < 0) {
         return fail(err, MO_EFORMAT, "the cached session is missing, damaged or of another model", name, 0);
     }
@@ -315,8 +314,8 @@ mo_status srv_cachedir_read(srv_cachedir *dir, const char *name, const int32_t *
                             uint8_t **state, size_t *size, mo_error *err)
 {
     int32_t *own = NULL;
-    int64_t own_count = 0;
-    mo_status status = srv_cachedir_read_as(dir, name, &own, &own_count, state, size, err);
+    int64_t own_count = 0, bytes;
+    mo_status status = srv_cachedir_read_as(dir, name, &own, &own_count, state, size, &bytes, err);
     if (status == MO_OK && (!own || own_count != count || memcmp(own, tokens, 4 * (size_t)count) != 0)) {
         free(*state);
         *state = NULL;

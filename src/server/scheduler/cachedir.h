@@ -28,12 +28,12 @@ mo_status srv_cachedir_write(srv_cachedir *dir, const int32_t *tokens, int64_t c
 /* The caller calls mo_free() on *state. MO_EFORMAT: damaged, or made with another key. */
 mo_status srv_cachedir_read(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
                             uint8_t **state, size_t *size, mo_error *err);
-/* The same with a chosen name, which is not a path; free() *tokens. Names that do not end in ".session" count
+/* The same with a chosen name, which is not a path; free() *tokens. *bytes: of the file. Names that do not end in ".session" count
  * neither for the limit nor in srv_cachedir_each(). */
 mo_status srv_cachedir_write_as(srv_cachedir *dir, const char *name, const int32_t *tokens, int64_t count,
                                 const uint8_t *state, size_t size, int64_t *bytes, mo_error *err);
 mo_status srv_cachedir_read_as(srv_cachedir *dir, const char *name, int32_t **tokens, int64_t *count,
-                               uint8_t **state, size_t *size, mo_error *err);
+                               uint8_t **state, size_t *size, int64_t *bytes, mo_error *err);
 void srv_cachedir_remove(srv_cachedir *dir, const char *name);
 
 #endif

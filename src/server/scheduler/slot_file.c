@@ -101,6 +101,17 @@ static mo_status do_it(srv_engine *e, void (*what)(void *user), deed *d)
     return d->status;
 }
 
+/* Rows of pictures have numbers below -1. No prompt could go on from them without an encoder. */
+static bool has_pictures(const int32_t *tokens, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (tokens[i] < 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static mo_status open_directory(const srv_engine *e, const char *directory, srv_cachedir **out, mo_error *err)
 {
     char key[256];
@@ -142,10 +153,17 @@ mo_status srv_slot_restore(srv_engine *e, int slot, const srv_caller *caller, co
     deed d = {.engine = e, .slot = slot, .caller = caller, .err = err};
     uint8_t *bytes = NULL;
     size_t size = 0;
+    int64_t file_bytes = 0;
     *out = (srv_slot_file_report){0};
     mo_status status = open_directory(e, directory, &dir, err);
-    status =
-        status == MO_OK ? srv_cachedir_read_as(dir, name, &d.tokens, &d.count, &bytes, &size, err) : status;
+    status = status == MO_OK
+                 ? srv_cachedir_read_as(dir, name, &d.tokens, &d.count, &bytes, &size, &file_bytes, err)
+                 : status;
+    if (status == MO_OK && has_pictures(d.tokens, d.count) && !mo_model_reads_pictures(e->model)) {
+        status = mo_fail(err, MO_EINVAL,
+                         "the saved slot has pictures, and the model was opened without its encoder; set "
+                         "`mmproj`, or restore a slot without pictures");
+    }
     status = status == MO_OK ? mo_snapshot_read(e->model, bytes, size, &d.snapshot, err) : status;
     if (status == MO_OK &&
         (mo_snapshot_length(d.snapshot) != d.count ||
@@ -154,7 +172,7 @@ mo_status srv_slot_restore(srv_engine *e, int slot, const srv_caller *caller, co
             mo_fail(err, MO_EFORMAT, "the tokens of the file do not match its saved state; save it again");
     }
     if (status == MO_OK) {
-        *out = (srv_slot_file_report){.tokens = d.count, .bytes = (int64_t)size};
+        *out = (srv_slot_file_report){.tokens = d.count, .bytes = file_bytes};
         status = do_it(e, put, &d);
     }
     free(bytes);

@@ -35,6 +35,15 @@ static json_t *alias_list(const char *alias)
     return list;
 }
 
+json_t *srv_model_json_capabilities(const srv_model_report *r)
+{
+    json_t *can = json_pack("[s]", "completion");
+    if (r->pictures) {
+        json_array_append_new(can, json_string("multimodal"));
+    }
+    return can;
+}
+
 json_t *srv_model_json_openai(srv_models *models, int index, const srv_model_report *r)
 {
     mo_model_info info = {0};
@@ -51,15 +60,11 @@ json_t *srv_model_json_openai(srv_models *models, int index, const srv_model_rep
         json_object_set_new(meta, "n_embd", json_integer(info.width));
         srv_models_unpeek(model);
     }
-    json_t *can = json_pack("[s]", "completion");
-    if (r->pictures) {
-        json_array_append_new(can, json_string("multimodal"));
-    }
     return json_pack(
         "{s:s, s:s, s:I, s:s, s:o, s:[], s:I, s:I, s:o, s:o, s:{s:s, s:f, s:b, s:b}}", "id", r->id, "object",
         "model", "created", (json_int_t)r->modified, "owned_by", "moraine", "aliases", alias_list(r->alias),
         "tags", "max_model_len", (json_int_t)n_ctx, "max_context_length", (json_int_t)r->made_for, "meta",
-        meta, "capabilities", can, "status", "value", state_text(r->state), "progress",
+        meta, "capabilities", srv_model_json_capabilities(r), "status", "value", state_text(r->state), "progress",
         r->state == SRV_MODEL_LOADED ? 1.0 : r->load_share, "pinned", r->pinned, "failed", r->failed);
 }
 

@@ -9,6 +9,8 @@
 
 /* With llama-server's meta and fields that other clients look for. */
 json_t *srv_model_json_openai(srv_models *models, int index, const srv_model_report *r);
+/* What llama-server calls so: completion, and multimodal where it reads pictures. */
+json_t *srv_model_json_capabilities(const srv_model_report *r);
 /* As in /api/tags. */
 json_t *srv_model_json_ollama(const srv_model_report *r);
 /* Ollama's "details". */

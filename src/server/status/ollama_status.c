@@ -68,11 +68,11 @@ static void ps(void *owner, srv_request *q)
     srv_request_end(q);
 }
 
-/* What a template can do is seen in what it looks at. */
+/* Whether a template writes thoughts is seen in its words. */
 static json_t *capabilities(const char *template, bool pictures)
 {
     json_t *list = json_pack("[s]", "completion");
-    if (template && strstr(template, "tools")) {
+    if (template && mo_chat_template_shows_tools(template)) {
         json_array_append_new(list, json_string("tools"));
     }
     if (template && (strstr(template, "think") || strstr(template, "reasoning"))) {

@@ -68,7 +68,10 @@ static void list_models(void *owner, srv_request *q)
     for (int i = 0, count = srv_models_count(models); i < count; i++) {
         if (srv_models_describe(models, i, &r)) {
             json_array_append_new(data, srv_model_json_openai(models, i, &r));
-            json_array_append_new(others, srv_model_json_ollama(&r));
+            json_t *other = srv_model_json_ollama(&r); /* as llama-server lists models for Ollama's clients */
+            json_object_set_new(other, "type", json_string("model"));
+            json_object_set_new(other, "capabilities", srv_model_json_capabilities(&r));
+            json_array_append_new(others, other);
         }
     }
     srv_reply_json(q, 200, json_pack("{s:s, s:o, s:o}", "object", "list", "data", data, "models", others));
