@@ -1,6 +1,7 @@
-/* bench_pictures make TYPE FILE: an encoder of pictures (mmproj) of the size of the published Qwen3-VL 30B's, with random weights, whose matrices are
+/* bench_pictures make TYPE FILE [LAYERS]: an encoder of pictures (mmproj) of the size of the published Qwen3-VL 30B's, with random weights, whose matrices are
  * of that type (F32, F16, BF16, Q8_0).
- * bench_pictures FILE SIDE ROUNDS THREADS [LAYERS]: seconds that it takes to encode a picture of SIDE x SIDE pixels on the CPU, the best of some rounds. */
+ * bench_pictures FILE SIDE ROUNDS THREADS|cuda|sim [LAYERS]: seconds that it takes to encode a picture of SIDE x SIDE pixels on the CPU or on a device, the
+ * best of some rounds. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +10,12 @@
 #include <time.h>
 
 #include "base/host.h"
+#include "device/cuda/cuda.h"
+#include "device/sim/sim.h"
 #include "gguf/write.h"
 #include "numeric/block.h"
 #include "numeric/quantize/quantize.h"
+#include "vision/device_run.h"
 #include "vision/encoder.h"
 
 enum {
@@ -62,7 +66,7 @@ static void put_pair(mo_gguf_writer *w, const char *name, mo_type type, int64_t 
     put(w, name, ".bias", MO_F32, rows == 1 ? cols : rows, 1);
 }
 
-static void put_keys(mo_gguf_writer *w)
+static void put_keys(mo_gguf_writer *w, int layers)
 {
     static const float half[3] = {0.5f, 0.5f, 0.5f};
     mo_gguf_put_string(w, "general.architecture", "clip");
@@ -73,7 +77,7 @@ static void put_keys(mo_gguf_writer *w)
     mo_gguf_put_u32(w, "clip.vision.patch_size", PATCH);
     mo_gguf_put_u32(w, "clip.vision.embedding_length", WIDTH);
     mo_gguf_put_u32(w, "clip.vision.feed_forward_length", FFN);
-    mo_gguf_put_u32(w, "clip.vision.block_count", LAYERS);
+    mo_gguf_put_u32(w, "clip.vision.block_count", (uint32_t)layers);
     mo_gguf_put_u32(w, "clip.vision.attention.head_count", HEADS);
     mo_gguf_put_f32(w, "clip.vision.attention.layer_norm_epsilon", 1e-6f);
     mo_gguf_put_u32(w, "clip.vision.projection_dim", OUT);
@@ -82,10 +86,10 @@ static void put_keys(mo_gguf_writer *w)
     mo_gguf_put_array(w, "clip.vision.image_std", MO_VALUE_F32, half, 3);
 }
 
-static void put_layers(mo_gguf_writer *w, mo_type type)
+static void put_layers(mo_gguf_writer *w, mo_type type, int layers)
 {
     uint8_t features[LAYERS] = {0};
-    for (int n = 0; n < LAYERS; n++) {
+    for (int n = 0; n < layers; n++) {
         char name[64];
 #define PART(part) (snprintf(name, sizeof name, "v.blk.%d." part, n), name)
         put_pair(w, PART("ln1"), type, WIDTH, 1);
@@ -104,7 +108,7 @@ static void put_layers(mo_gguf_writer *w, mo_type type)
         }
 #undef PART
     }
-    mo_gguf_put_array(w, "clip.vision.is_deepstack_layers", MO_VALUE_BOOL, features, LAYERS);
+    mo_gguf_put_array(w, "clip.vision.is_deepstack_layers", MO_VALUE_BOOL, features, (uint64_t)layers);
 }
 
 /* Weights of norms are 1; matrices keep the size of what they multiply. */
@@ -129,7 +133,7 @@ static void fill(const mo_gguf_tensor *t, FILE *f)
     free(row);
 }
 
-static void make(const char *type_name, const char *path)
+static void make(const char *type_name, const char *path, int layers)
 {
     static const mo_type types[] = {MO_F32, MO_F16, MO_BF16, MO_Q8_0};
     mo_type type = MO_F32;
@@ -139,17 +143,17 @@ static void make(const char *type_name, const char *path)
     mo_gguf_writer *w = mo_gguf_writer_create(0);
     const int64_t kernel[4] = {PATCH, PATCH, 3, WIDTH};
     mo_error err;
-    put_keys(w);
+    put_keys(w, layers);
     /* Kernels and positions stay as converters leave them. */
     mo_gguf_put_tensor(w, "v.patch_embd.weight", type == MO_F32 ? MO_F32 : MO_F16, 4, kernel);
     mo_gguf_put_tensor(w, "v.patch_embd.weight.1", type == MO_F32 ? MO_F32 : MO_F16, 4, kernel);
     put(w, "v.patch_embd", ".bias", MO_F32, WIDTH, 1);
     put(w, "v.position_embd", ".weight", MO_F32, WIDTH, SIDE * SIDE);
-    put_layers(w, type);
+    put_layers(w, type, layers);
     put_pair(w, "v.post_ln", type, WIDTH, 1);
     put_pair(w, "mm.0", type, JOINED, JOINED);
     put_pair(w, "mm.2", type, JOINED, OUT);
-    mo_gguf_put_u32(w, "clip.vision.n_deepstack_layers", 3);
+    mo_gguf_put_u32(w, "clip.vision.n_deepstack_layers", layers == LAYERS ? 3 : 0);
     require(mo_gguf_writer_layout(w, &err), &err);
     FILE *f = fopen(path, "wb");
     if (!f) {
@@ -192,16 +196,34 @@ static bool on_layer(void *user, int64_t done, int64_t total)
     return most == 0 || done < most;
 }
 
-static void measure(const char *path, int64_t side, int rounds, int threads, int64_t layers)
+/* A device by its kind, and memory for the picture there. */
+static mo_device *open_device(const char *kind, int64_t bytes, mo_daddr *memory)
+{
+    const mo_sim_options options = {.memory_bytes = (int64_t)8 << 30};
+    mo_device *device = NULL;
+    mo_error err;
+    require(strcmp(kind, "sim") == 0 ? mo_sim_open(&options, &device, &err)
+                                     : mo_cuda_open(0, 0, &device, &err),
+            &err);
+    require(mo_device_alloc(device, (size_t)bytes, memory, &err), &err);
+    return device;
+}
+
+static void measure(const char *path, int64_t side, int rounds, const char *on, int64_t layers)
 {
     mo_encoder *e;
     mo_pool *pool;
     mo_picture p;
     mo_error err;
+    mo_device *device = NULL;
+    mo_daddr memory = 0;
     mo_encoder_work work = {.progress = on_layer, .user = &layers};
     require(mo_encoder_open(path, false, &e, &err), &err);
     require(mo_encoder_check(e, side, side, &err), &err);
-    require(mo_pool_create(threads, &pool, &err), &err);
+    require(mo_pool_create(atoi(on) > 0 ? atoi(on) : 1, &pool, &err), &err);
+    if (atoi(on) <= 0) {
+        device = open_device(on, mo_encoder_device_bytes(e, side, side), &memory);
+    }
     require(mo_kernels_select(getenv("KERNELS"), &work.kernels, &err), &err);
     require(mo_picture_make(side, side, &p, &err), &err);
     work.pool = pool;
@@ -213,7 +235,8 @@ static void measure(const char *path, int64_t side, int rounds, int threads, int
     double best = 1e9;
     for (int i = 0; i <= rounds && out; i++) {
         const double from = now();
-        const mo_status status = mo_encoder_run(e, &work, &p, out, &err);
+        const mo_status status = device ? mo_encoder_device_run(e, device, memory, &work, &p, out, &err)
+                                        : mo_encoder_run(e, &work, &p, out, &err);
         const double took = now() - from;
         if (status != MO_ECANCELLED) {
             require(status, &err);
@@ -222,6 +245,10 @@ static void measure(const char *path, int64_t side, int rounds, int threads, int
     }
     printf("%.4f\n", best);
     free(out);
+    if (device) {
+        mo_device_free(device, memory);
+        mo_device_close(device);
+    }
     mo_picture_free(&p);
     mo_pool_destroy(pool);
     mo_encoder_close(e);
@@ -229,14 +256,14 @@ static void measure(const char *path, int64_t side, int rounds, int threads, int
 
 int main(int argc, char **argv)
 {
-    if (argc == 4 && strcmp(argv[1], "make") == 0) {
-        make(argv[2], argv[3]);
+    if ((argc == 4 || argc == 5) && strcmp(argv[1], "make") == 0) {
+        const int layers = argc == 5 ? atoi(argv[4]) : LAYERS;
+        make(argv[2], argv[3], layers > 0 && layers < LAYERS ? layers : LAYERS);
     } else if (argc == 5 || argc == 6) {
-        measure(argv[1], atoll(argv[2]), atoi(argv[3]), atoi(argv[4]), argc == 6 ? atoll(argv[5]) : 0);
+        measure(argv[1], atoll(argv[2]), atoi(argv[3]), argv[4], argc == 6 ? atoll(argv[5]) : 0);
     } else {
-        fprintf(
-            stderr,
-            "usage: bench_pictures make TYPE FILE, or bench_pictures FILE SIDE ROUNDS THREADS [LAYERS]\n");
+        fprintf(stderr, "usage: bench_pictures make TYPE FILE [LAYERS], or bench_pictures FILE SIDE ROUNDS "
+                        "THREADS|cuda|sim [LAYERS]\n");
         return 2;
     }
     return 0;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # pictures.sh [LLAMA] [DIRECTORY]: seconds that a picture of 1,024 x 1,024 pixels takes in an encoder of the published size of Qwen3-VL's, with F16 and
 # with Q8_0 matrices, random weights, on this machine's cores; beside llama.cpp's mtmd where LLAMA names its sources, in which it was built
-# (static or shared libraries of ggml in build/). Where that build has a GPU, the same there follows. The files (1.8 GB) are made in DIRECTORY and kept.
+# (static or shared libraries of ggml in build/). Where PICTURES_CUDA names architectures
+# (90) our GPU follows, where llama.cpp's build has CUDA its own. The files (1.8 GB) are made in DIRECTORY and kept.
 # Programs take turns: ours, theirs. PICTURES_ROUNDS (2; 0: a single run of each), PICTURES_SIDE (1024), PICTURES_THREADS (all cores).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,8 +52,12 @@ for type in F16 Q8_0; do
     [ -z "$peer" ] || theirs=$(OMP_NUM_THREADS=$threads "$peer" "$file" "$side" "$rounds" "$threads" 2>/dev/null)
     awk -v f="$type" -v n="$threads cores" -v a="$ours" -v b="$theirs" \
         'BEGIN {printf "%-8s %-12s %10.3f %10s %8s\n", f, n, a, b ? sprintf("%.3f", b) : "-", b ? sprintf("%.2f", b / a) : "-"}'
+    if [ "${PICTURES_CUDA:-none}" != none ]; then
+        ours=$(build/bench/bench_pictures "$file" "$side" "$((rounds > 2 ? rounds : 3))" cuda)
+        printf '%-8s %-12s %10.3f\n' "$type" "GPU, ours" "$ours"
+    fi
     if [ -n "$peer" ] && find "$llama/build" -name 'libggml-cuda*' | grep -q .; then
         theirs=$("$peer" "$file" "$side" "$((rounds > 2 ? rounds : 3))" gpu 2>/dev/null)
-        printf '%-8s %-12s %10s %10.3f\n' "$type" GPU - "$theirs"
+        printf  '%-8s %-12s %10s %10.3f\n' "$type" "GPU, theirs" - "$theirs"
     fi
 done

@@ -63,6 +63,10 @@ void mo_vision_layer_run(const mo_vision_work *w, const mo_vision_layer *l, floa
 void mo_vision_merge(const mo_vision_work *w, const mo_vision_merger *m, float *in, int64_t first,
                      int64_t count, float *out, int which);
 
+/* qwen3vl_merger: the table, interpolated where the patch lies in a grid of columns x rows patches whose corners are the table's. */
+void mo_vision_position(const mo_vision_spec *s, int64_t columns, int64_t rows, int64_t column, int64_t row,
+                        float *out);
+
 /* Where patch number i, in the encoder's order, is in the picture, in patches. */
 void mo_vision_place(const mo_vision_spec *s, int64_t columns, int64_t i, int64_t *column, int64_t *row);
 
