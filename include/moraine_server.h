@@ -408,6 +408,7 @@ typedef struct mo_plan_report {
     bool draft_model;
     int64_t
         encoder_bytes; /* of pictures, with its work for the largest; part of other_bytes; 0: there is none */
+    int64_t device_encoder_bytes; /* free on the device for pictures; part of its work_bytes; 0: none is */
 } mo_plan_report;
 
 /* GPUs that plans know by name. */

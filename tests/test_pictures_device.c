@@ -2,6 +2,7 @@
  * divided; and where a device is lost. The devices are simulated; MO_TEST_DEVICE=cuda takes the same GPU as often. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -273,9 +274,106 @@ static void the_cpu_has_a_lost_devices_layers(void **state)
     }
 }
 
+/* ---- The encoder ---- */
+
+static mo_model *open_with_encoder(const char *name, const char *on)
+{
+    char file[80], path[512];
+    mo_model_options options = picture_options(2, BATCH, on);
+    snprintf(file, sizeof file, "%.40s.mmproj.gguf", name);
+    picture_path(file, path, sizeof path);
+    options.mmproj = path;
+    return open_with(name, &options);
+}
+
+/* Rows of a picture, to be freed. */
+static float *encoded(mo_model *model, size_t *bytes)
+{
+    static uint8_t pixels[160 * 96 * 3];
+    const int64_t side = strstr(mo_model_projector(model), "gemma") ? 12 : 16;
+    const mo_image_info info = {.width = 10 * side, .height = 6 * side};
+    mo_image *image;
+    mo_error err;
+    for (size_t i = 0; i < sizeof pixels; i++) {
+        pixels[i] = (uint8_t)(i * i / 37 + i);
+    }
+    check_status(mo_image_open_pixels(model, &info, pixels, &image, &err), &err);
+    check_status(mo_image_encode(image, NULL, NULL, &err), &err);
+    *bytes = sizeof(float) * (size_t)(mo_image_rows(image) * image->width * (1 + image->features));
+    float *rows = malloc(*bytes);
+    assert_non_null(rows);
+    memcpy(rows, atomic_load(&image->values), *bytes);
+    mo_image_close(image);
+    return rows;
+}
+
+static void expect_rows(mo_model *model, const float *want, size_t bytes)
+{
+    size_t got_bytes;
+    float *got = encoded(model, &got_bytes);
+    assert_int_equal(got_bytes, bytes);
+    assert_memory_equal(got, want, bytes);
+    free(got);
+}
+
+/* The device encodes pictures in memory that the plan left; where it fails, or computes no such encoder, the CPU does. */
+static void same_rows_from_the_device(void **state)
+{
+    static const char *const models[] = {"qwen3vlmoe", "qwen35moe", "gemma4"};
+    static const int64_t lost_after[] = {0, 9, 45};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        mo_model *model = open_with_encoder(models[i], "none");
+        size_t bytes;
+        float *want = encoded(model, &bytes);
+        mo_model_close(model);
+        model = open_with_encoder(models[i], device);
+        const int64_t before = mo_gpu_memory_peak(&model->gpu->memory);
+        expect_rows(model, want, bytes);
+        assert_int_equal(mo_gpu_memory_peak(&model->gpu->memory) > before, i < 2);
+        for (int k = 0; simulated() && k < 3; k++) {
+            mo_sim_arm(model->device, MO_SIM_COPY, lost_after[k]);
+            expect_rows(model, want, bytes);
+            mo_sim_arm(model->device, MO_SIM_NONE, 0);
+        }
+        mo_model_close(model);
+        for (int k = 0; simulated() && k < 3; k++) {
+            model = open_with_encoder(models[i], device);
+            mo_sim_arm(model->device, MO_SIM_LOST, lost_after[k]);
+            expect_rows(model, want, bytes);
+            expect_rows(model, want, bytes);
+            mo_model_close(model);
+        }
+        free(want);
+    }
+}
+
+/* A picture that does not fit in what is left. */
+static void the_cpu_encodes_what_does_not_fit(void **state)
+{
+    mo_device *there;
+    mo_daddr taken;
+    mo_error err;
+    (void)state;
+    mo_model *model = open_with_encoder("qwen3vlmoe", device);
+    size_t bytes;
+    float *want = encoded(model, &bytes);
+    const int64_t left = mo_gpu_free_bytes(model->gpu), kept = 4096;
+    assert_true(left > kept);
+    check_status(mo_gpu_lend(model->gpu, left - kept, "a test", &there, &taken, &err), &err);
+    const int64_t before = mo_gpu_memory_peak(&model->gpu->memory);
+    expect_rows(model, want, bytes);
+    assert_int_equal(mo_gpu_memory_peak(&model->gpu->memory), before);
+    mo_gpu_take_back(model->gpu, taken, left - kept);
+    free(want);
+    mo_model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_rows_from_the_device),
+        cmocka_unit_test(the_cpu_encodes_what_does_not_fit),
         cmocka_unit_test(same_bits_in_any_steps_and_formats),
         cmocka_unit_test(same_bits_with_experts_in_ram),
         cmocka_unit_test(same_bits_with_layers_in_ram),

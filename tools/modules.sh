@@ -33,7 +33,7 @@ BEGIN {
     may["cluster"] = "base net model experts engine kv"
     may["gpu"] = "base numeric gguf model device experts store plan profile hotcache kv engine"
     may["picture"] = "base"
-    may["vision"] = "base numeric gguf picture"
+    may["vision"] = "base numeric gguf device picture"
     may["open"] = "base numeric gguf model device disk experts store plan profile hotcache kv engine cluster gpu speculate vision"
     may["api"] = "base numeric gguf template text grammar dialogue model synth device disk experts store plan profile hotcache kv sampling engine cluster net gpu open speculate picture vision"
     may["generation"] = "base text grammar sampling engine api speculate"

@@ -14,12 +14,14 @@
 #include "moraine_pictures.h"
 #include "open/requirements.h"
 #include "picture/decode.h"
+#include "vision/device_run.h"
 #include "vision/encoder.h"
 
 struct mo_model_encoder {
     mo_encoder *encoder;
     mo_resize_rule rule;
     uint64_t identity; /* of its weights */
+    bool told;         /* why the CPU encodes; under the engine's lock */
 };
 
 /* An image, before and after its rows are computed. */
@@ -96,9 +98,10 @@ static void drop(mo_image *image)
     free(p);
 }
 
-/* The engine that encodes, and the progress callback. */
+/* The engine that encodes, the device if it does, and the progress callback. */
 typedef struct encoding {
     mo_engine *engine;
+    mo_gpu *gpu;
     mo_progress_fn progress;
     void *user;
 } encoding;
@@ -107,10 +110,60 @@ typedef struct encoding {
 static bool on_layer(void *user, int64_t done, int64_t total)
 {
     const encoding *e = user;
+    if (e->gpu) {
+        mo_gpu_leave(e->gpu);
+    }
     pthread_mutex_unlock(&e->engine->lock);
     const bool goes_on = !e->progress || e->progress(e->user, done, total);
     mo_engine_take_turn(e->engine);
+    if (e->gpu) {
+        mo_gpu_enter(e->gpu);
+    }
     return goes_on;
+}
+
+/* Says once why a device does not encode. */
+static void tell(mo_model_encoder *e, const char *why)
+{
+    if (!e->told) {
+        e->told = true;
+        mo_log(MO_LOG_WARN, "pictures", "the CPU encodes pictures, which takes longer: %s", why);
+    }
+}
+
+/* On the model's first device, in memory that it has left. False: the CPU has to. */
+static bool encode_there(prepared *p, encoding *own, const mo_encoder_work *work, float *values,
+                         mo_status *status, mo_error *err)
+{
+    mo_model_encoder *m = p->model->encoder;
+    mo_gpu *gpu = mo_model_gpu(p->model);
+    const char *refusal = mo_encoder_device_refusal(m->encoder);
+    const int64_t bytes = refusal ? 0 : mo_encoder_device_bytes(m->encoder, p->width, p->height);
+    mo_device *device;
+    mo_daddr memory = 0;
+    mo_error why = {0};
+    if (!gpu) {
+        return false;
+    }
+    if (refusal) {
+        tell(m, refusal);
+        return false;
+    }
+    own->gpu = gpu;
+    mo_gpu_enter(gpu);
+    *status = mo_gpu_lend(gpu, bytes, "a picture", &device, &memory, &why);
+    if (*status == MO_OK) {
+        *status = mo_encoder_device_run(m->encoder, device, memory, work, &p->picture, values, &why);
+        mo_gpu_take_back(gpu, memory, bytes);
+    }
+    mo_gpu_leave(gpu);
+    own->gpu = NULL;
+    if (*status != MO_OK && *status != MO_ECANCELLED && *status != MO_EFORMAT) {
+        tell(m, why.detail);
+        return false;
+    }
+    *err = why;
+    return true;
 }
 
 /* Uses the model's threads between its steps. */
@@ -126,7 +179,10 @@ static mo_status encode(prepared *p, mo_progress_fn progress, void *user, mo_err
         return mo_fail(err, MO_ENOMEM, "out of memory for the rows of a picture");
     }
     mo_engine_take_turn(own.engine);
-    const mo_status status = mo_encoder_run(e, &work, &p->picture, values, err);
+    mo_status status = MO_OK;
+    if (!encode_there(p, &own, &work, values, &status, err)) {
+        status = mo_encoder_run(e, &work, &p->picture, values, err);
+    }
     pthread_mutex_unlock(&own.engine->lock);
     if (status != MO_OK) {
         free(values);

@@ -322,6 +322,7 @@ static mo_status plan_file(const char *path, mo_model_options *o, const mo_plan_
     out->draft_bytes = model->draft_bytes;
     out->head_bytes = model->head_bytes;
     out->encoder_bytes = model->encoder_bytes;
+    out->device_encoder_bytes = plan->device.ceiling ? model->device_encoder_bytes : 0;
     out->draft_model = requirements.whole && model->head_bytes;
     out->device_kept_bytes = plan->device.ceiling ? model->device_kept_bytes : 0;
     report_speed(plan, &m.rates, out);

@@ -366,6 +366,8 @@ static const mo_stat table[] = {
     PLAN("device.fetch_share", report.device.fetch_share, "of the missing bytes"),
     PLAN("device.token_bytes", report.device.token_bytes, "bytes that a token finds in device memory"),
     PLAN("device.token_link_bytes", report.device.token_link_bytes, "bytes that it copies"),
+    PLAN("device.encoder_bytes", report.device_encoder_bytes,
+         "of device.planned_work_bytes: free for pictures while they are encoded"),
     PLAN("device.core_seconds", report.device.core_seconds, "time of a token: core"),
     PLAN("device.hit_seconds", report.device.hit_seconds, "time of a token: experts in device memory"),
     PLAN("device.miss_seconds", report.device.miss_seconds, "time of a token: other experts"),

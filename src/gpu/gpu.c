@@ -364,6 +364,23 @@ void mo_gpu_enter(mo_gpu *gpu)
     mo_gpu_turn_begin(&gpu->turn);
 }
 
+mo_status mo_gpu_lend(mo_gpu *gpu, int64_t bytes, const char *what, mo_device **device, mo_daddr *memory,
+                      mo_error *err)
+{
+    *device = gpu->memory.device;
+    return mo_gpu_memory_alloc(&gpu->memory, bytes, what, memory, err);
+}
+
+void mo_gpu_take_back(mo_gpu *gpu, mo_daddr memory, int64_t bytes)
+{
+    mo_gpu_memory_free(&gpu->memory, memory, bytes);
+}
+
+int64_t mo_gpu_free_bytes(mo_gpu *gpu)
+{
+    return mo_gpu_memory_left(&gpu->memory);
+}
+
 void mo_gpu_leave(mo_gpu *gpu)
 {
     mo_gpu_report_publish(gpu);

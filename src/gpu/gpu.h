@@ -84,6 +84,13 @@ int mo_gpu_parts(const mo_gpu *gpu); /* number of devices */
 void mo_gpu_enter(mo_gpu *gpu);
 void mo_gpu_leave(mo_gpu *gpu);
 
+/* Lends memory of the first device that is free under its ceiling, to another use of the device that is enclosed
+ * likewise; until it is given back. MO_ENOMEM: less is free. */
+mo_status mo_gpu_lend(mo_gpu *gpu, int64_t bytes, const char *what, mo_device **device, mo_daddr *memory,
+                      mo_error *err);
+void mo_gpu_take_back(mo_gpu *gpu, mo_daddr memory, int64_t bytes);
+int64_t mo_gpu_free_bytes(mo_gpu *gpu); /* that it can lend */
+
 /* Locations of a layer's experts; NULL: the device with that layer is lost. Under the engine's lock. */
 const mo_where *mo_gpu_where(const mo_gpu *gpu, int layer);
 

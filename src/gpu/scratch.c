@@ -68,23 +68,6 @@ static uint64_t cut(cutter *c, int64_t count, size_t bytes)
     return at;
 }
 
-static int64_t padded(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols)
-{
-    const int64_t blocks = (cols + 31) / 32;
-    mo_dacts a = {.x = memory, .cols = (int32_t)cols};
-    a.q = a.x + (mo_daddr)padded(rows * cols * 4);
-    a.d = a.q + (mo_daddr)padded(rows * cols);
-    a.s = a.d + (mo_daddr)padded(rows * blocks * 4);
-    a.sum = a.s + (mo_daddr)padded(rows * blocks * 4);
-    a.half_sum = a.sum + (mo_daddr)padded(rows * blocks * 4);
-    return a;
-}
-
 mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens)
 {
     cutter c = {0};

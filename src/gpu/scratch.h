@@ -2,6 +2,7 @@
 #ifndef MO_GPU_SCRATCH_H
 #define MO_GPU_SCRATCH_H
 
+#include "device/dacts.h"
 #include "device/op.h"
 #include "gpu/bf16.h"
 #include "gpu/core.h"
@@ -140,7 +141,6 @@ mo_gpu_scratch_size mo_gpu_scratch_bytes(const mo_gpu_core *core, int64_t batch,
 
 mo_gpu_block mo_gpu_block_of(const mo_gpu_scratch *s, int64_t tokens);
 mo_gpu_kv_staging_list mo_gpu_kv_staging_list_of(const mo_gpu_scratch *s);
-mo_dacts mo_dacts_lay(mo_daddr memory, int64_t rows, int64_t cols); /* as mo_acts_lay() */
 
 /* The input rows of a layer's experts: `in` or experts_latent.in. */
 mo_daddr mo_gpu_experts_rows(const mo_gpu_scratch *s, int layer);

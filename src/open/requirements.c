@@ -18,6 +18,7 @@
 #include "plan/choice.h"
 #include "plan/share.h"
 #include "speculate/ngram.h"
+#include "vision/device_run.h"
 
 /* Program memory besides weights, caches and working memory: code and libraries, readers, C library buffers
  * (measured 2 to 10 MiB); per compute thread its stack and C library memory (190 KiB); and the vocabulary
@@ -370,6 +371,22 @@ static void drop_batches(mo_plan_model *m, int64_t least)
     m->batch_count = kept ? kept : m->batch_count;
 }
 
+/* A device keeps memory free for pictures of up to so many rows, and weights pass through it; the CPU encodes larger ones where no more is left. */
+static void leave_for_pictures(const mo_encoder *e, const mo_resize_rule *rule, mo_plan_model *m)
+{
+    enum { ROWS = 1024 };
+    const int64_t rows = rule->max_pixels / (rule->align * rule->align), some = rows < ROWS ? rows : ROWS;
+    if (mo_encoder_device_refusal(e)) {
+        return;
+    }
+    m->device_encoder_bytes = mo_encoder_device_bytes(e, some * rule->align, rule->align);
+    m->device_work_bytes = mo_plan_sum(m->device_work_bytes, m->device_encoder_bytes);
+    for (int i = 0; i < m->batch_count; i++) {
+        mo_plan_batch *p = &m->batches[i];
+        p->device_work_bytes = mo_plan_sum(p->device_work_bytes, m->device_encoder_bytes);
+    }
+}
+
 /* The image encoder is in RAM, with working memory for the largest image. If the rows of an image see each
  * other, one step computes all of them. */
 static mo_status count_encoder(const mo_checkpoint *model, const mo_requirements_options *o, mo_plan_model *m,
@@ -395,6 +412,7 @@ static mo_status count_encoder(const mo_checkpoint *model, const mo_requirements
         m->encoder_bytes = mo_encoder_weight_bytes(e) + mo_encoder_most_bytes(e, &rule, o->threads) + made +
                            3 * rule.max_pixels;
         m->other_bytes = mo_plan_sum(m->other_bytes, m->encoder_bytes);
+        leave_for_pictures(e, &rule, m);
         if (f->pictures.both_ways && !o->batch) {
             drop_batches(m, rows);
         }

@@ -81,14 +81,15 @@ typedef struct mo_plan_model {
     int64_t other_bytes;        /* vocabulary, file table, program, adapters, heads */
     int64_t head_bytes;         /* MTP head or draft model; part of other_bytes and work_bytes, only shown */
     int64_t draft_bytes;        /* draft tokens; part of work_bytes, only shown */
-    int64_t encoder_bytes;      /* image encoder and its working memory; part of other_bytes, only shown */
-    int64_t adapter_bytes;      /* sum over the layers; part of other_bytes and of what devices hold */
-    int64_t rank_bytes;         /* message buffers of a rank that holds the whole model */
-    int64_t width;              /* values per token between two layers */
-    int64_t expert_io;          /* input and output values of an expert */
-    int64_t staging_bytes;      /* buffers for reads other than experts, such as embedding rows */
-    int in_flight;              /* experts in transit at once; 0: MO_PLAN_IN_FLIGHT */
-    int64_t context, batch;     /* the final values */
+    int64_t device_encoder_bytes; /* left on a device for pictures; part of device_work_bytes, only shown */
+    int64_t encoder_bytes;        /* image encoder and its working memory; part of other_bytes, only shown */
+    int64_t adapter_bytes;        /* sum over the layers; part of other_bytes and of what devices hold */
+    int64_t rank_bytes;           /* message buffers of a rank that holds the whole model */
+    int64_t width;                /* values per token between two layers */
+    int64_t expert_io;            /* input and output values of an expert */
+    int64_t staging_bytes;        /* buffers for reads other than experts, such as embedding rows */
+    int in_flight;                /* experts in transit at once; 0: MO_PLAN_IN_FLIGHT */
+    int64_t context, batch;       /* the final values */
     mo_plan_batch batches[MO_PLAN_BATCHES]; /* candidates for mo_plan_choose(), ascending */
     int batch_count;                        /* 0: the batch is decided */
     mo_plan_batch smallest; /* smallest candidate, kept when one is chosen; batch 0: there was no list */

@@ -76,16 +76,15 @@ static void store_keys(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t t = begin; t < end; t++) {
         const int64_t patch = s->first + t;
         for (int64_t h = 0; h < w->spec->heads; h++) {
-            float *key = w->keys + (h * w->patches + patch) * n, *value = w->b + t * inner + h * n;
-            memcpy(key, w->a + t * inner + h * n, (size_t)n * sizeof(float));
+            const mo_kv_head kv = mo_vision_cache_head(w, h);
+            float *key = w->a + t * inner + h * n, *value = w->b + t * inner + h * n;
             if (s->l->k_norm.n) {
                 mo_vision_norm_row(w, &s->l->k_norm, key, key);
                 w->kernels->rms_norm(value, value, NULL, n, w->spec->eps);
             }
             rotate(w, key, patch);
-            for (int64_t i = 0; i < n; i++) {
-                w->values[(h * n + i) * w->patches + patch] = value[i];
-            }
+            memcpy(mo_kv_key(&kv, patch), key, (size_t)n * sizeof(float));
+            memcpy(mo_kv_value(&kv, patch), value, (size_t)n * sizeof(float));
         }
     }
 }
@@ -108,31 +107,44 @@ static void store_queries(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* `count` queries of head h from number `first` of the slice on. */
+static void attend_some(const mo_vision_work *w, int64_t h, int64_t first, int64_t count, float *space,
+                        mo_scratch *scratch)
+{
+    const mo_kernels *k = w->kernels;
+    const int64_t n = w->spec->head_len, inner = w->spec->heads * n;
+    const mo_kv_head kv = mo_vision_cache_head(w, h);
+    const float scale = w->spec->scored ? 1.0f / sqrtf((float)n) : 1.0f;
+    float *o = space, *O = o + MO_VISION_QUERIES * n, *m = O + MO_VISION_QUERIES * n;
+    float *l = m + MO_VISION_QUERIES, *M = l + MO_VISION_QUERIES, *L = M + MO_VISION_QUERIES;
+    mo_seen seen[MO_VISION_QUERIES];
+    for (int64_t at = 0; at < w->patches; at += MO_CHUNK) {
+        const bool begins = at == 0;
+        for (int64_t t = 0; t < count; t++) {
+            seen[t] = (mo_seen){at, at + MO_CHUNK < w->patches ? at + MO_CHUNK : w->patches};
+        }
+        k->attend(&kv, seen, count, w->queries + (h * w->batch + first) * n, 1, scale, begins ? M : m,
+                  begins ? L : l, begins ? O : o, scratch);
+        for (int64_t t = 0; t < count && !begins; t++) {
+            k->attend_merge(&M[t], &L[t], O + t * n, m[t], l[t], o + t * n, n);
+        }
+    }
+    for (int64_t t = 0; t < count; t++) {
+        k->attend_finish(O + t * n, L[t], n);
+        memcpy(w->b + (first + t) * inner + h * n, O + t * n, (size_t)n * sizeof(float));
+    }
+}
+
 /* Pieces: MO_VISION_QUERIES queries of a head, head after head. Results: b[count][heads][head_len]. */
 static void attend(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const slice *s = ctx;
     const mo_vision_work *w = s->w;
-    const mo_kernels *k = w->kernels;
-    const int64_t n = w->spec->head_len, inner = w->spec->heads * n, patches = w->patches;
     const int64_t pieces = (s->count + MO_VISION_QUERIES - 1) / MO_VISION_QUERIES;
-    float *scores = w->scores + (int64_t)thread * MO_VISION_QUERIES * patches;
     for (int64_t piece = begin; piece < end; piece++) {
-        const int64_t h = piece / pieces, first = piece % pieces * MO_VISION_QUERIES;
-        const int64_t left = s->count - first, count = left < MO_VISION_QUERIES ? left : MO_VISION_QUERIES;
-        const mo_weights keys = {(const uint8_t *)(w->keys + h * patches * n), MO_F32, 0, patches, n};
-        const mo_weights values = {(const uint8_t *)(w->values + h * n * patches), MO_F32, 0, n, patches};
-        const mo_acts queries = {.rows = count, .cols = n, .x = w->queries + (h * w->batch + first) * n};
-        const mo_acts weights = {.rows = count, .cols = patches, .x = scores};
-        k->product(&keys, 0, patches, &queries, NULL, count, scores, patches, &w->scratch[thread]);
-        for (int64_t t = 0; t < count; t++) {
-            if (w->spec->scored) {
-                k->scale(scores + t * patches, 1.0f / sqrtf((float)n), patches);
-            }
-            k->softmax(scores + t * patches, patches);
-        }
-        k->product(&values, 0, n, &weights, NULL, count, w->b + first * inner + h * n, inner,
-                   &w->scratch[thread]);
+        const int64_t first = piece % pieces * MO_VISION_QUERIES, left = s->count - first;
+        attend_some(w, piece / pieces, first, left < MO_VISION_QUERIES ? left : MO_VISION_QUERIES,
+                    w->chunks + thread * mo_vision_chunk(w->spec), &w->scratch[thread]);
     }
 }
 

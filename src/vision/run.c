@@ -72,18 +72,17 @@ static void take_patches(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* The table, interpolated where the patch lies in a grid of all patches whose corners are the table's. */
-static void add_position(const mo_vision_work *w, float *x, int64_t column, int64_t row)
+void mo_vision_position(const mo_vision_spec *s, int64_t columns, int64_t rows, int64_t column, int64_t row,
+                        float *out)
 {
-    const int64_t n = w->spec->width, side = w->spec->side;
-    const mo_span u = mo_span_find(column, mo_span_ratio(side, w->columns), side);
-    const mo_span v = mo_span_find(row, mo_span_ratio(side, w->rows), side);
-    const float *upper = w->spec->positions + v.low * side * n,
-                *lower = w->spec->positions + v.high * side * n;
+    const int64_t n = s->width, side = s->side;
+    const mo_span u = mo_span_find(column, mo_span_ratio(side, columns), side);
+    const mo_span v = mo_span_find(row, mo_span_ratio(side, rows), side);
+    const float *upper = s->positions + v.low * side * n, *lower = s->positions + v.high * side * n;
     for (int64_t i = 0; i < n; i++) {
         const float above = mo_span_mix(upper[u.low * n + i], upper[u.high * n + i], u.t);
         const float below = mo_span_mix(lower[u.low * n + i], lower[u.high * n + i], u.t);
-        x[i] += mo_span_mix(above, below, v.t);
+        out[i] = mo_span_mix(above, below, v.t);
     }
 }
 
@@ -103,7 +102,8 @@ static void add_positions(void *ctx, int64_t begin, int64_t end, int thread)
             w->kernels->add(x, s->positions + (s->side + row) * n, n);
         } else {
             w->kernels->add(x, w->a + t * n, n);
-            add_position(w, x, column, row);
+            mo_vision_position(s, w->columns, w->rows, column, row, w->a + t * n);
+            w->kernels->add(x, w->a + t * n, n);
         }
     }
 }

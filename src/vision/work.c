@@ -18,6 +18,22 @@ int64_t mo_vision_widest(const mo_vision_spec *s)
     return larger(larger(larger(s->width, inner), larger(s->ffn, joined)), s->patch * s->patch * 3);
 }
 
+mo_kv_shape mo_vision_cache(const mo_vision_spec *s)
+{
+    return (mo_kv_shape){
+        .type = MO_KV_F32, .heads = (int)s->heads, .k_len = (int)s->head_len, .v_len = (int)s->head_len};
+}
+
+mo_kv_head mo_vision_cache_head(const mo_vision_work *w, int64_t head)
+{
+    return mo_kv_head_of(mo_vision_cache(w->spec), (int)head, w->blocks, w->block_count);
+}
+
+int64_t mo_vision_chunk(const mo_vision_spec *s)
+{
+    return 2 * MO_VISION_QUERIES * (s->head_len + 2);
+}
+
 static void *lay(uint8_t *memory, int64_t *used, int64_t bytes)
 {
     void *at = memory ? memory + *used : NULL;
@@ -48,13 +64,20 @@ int64_t mo_vision_work_lay(mo_vision_work *w, uint8_t *memory)
     const int64_t positions = larger(w->columns, w->rows) * (s->head_len / 4);
     int64_t used = 0;
     w->x = lay_floats(memory, &used, w->patches * s->width);
-    w->keys = lay_floats(memory, &used, w->patches * inner);
-    w->values = lay_floats(memory, &used, w->patches * inner);
+    const int64_t block = mo_kv_block_bytes(mo_vision_cache(s));
+    w->block_count = (w->patches + MO_CHUNK - 1) / MO_CHUNK * (MO_CHUNK / MO_KV_BLOCK);
+    w->blocks = lay(memory, &used, w->block_count * (int64_t)sizeof *w->blocks);
+    for (int64_t i = 0; i < w->block_count; i++) {
+        uint8_t *at = lay(memory, &used, block);
+        if (memory) {
+            w->blocks[i] = at;
+        }
+    }
     w->queries = lay_floats(memory, &used, w->batch * inner);
     w->normed = lay_floats(memory, &used, w->batch * larger(s->width, s->patch * s->patch * 3));
     w->a = lay_floats(memory, &used, w->batch * given);
     w->b = lay_floats(memory, &used, w->batch * given);
-    w->scores = lay_floats(memory, &used, threads * MO_VISION_QUERIES * w->patches);
+    w->chunks = lay_floats(memory, &used, threads * mo_vision_chunk(s));
     w->spare = lay_floats(memory, &used, threads * widest);
     w->c = lay_floats(memory, &used, positions);
     w->s = lay_floats(memory, &used, positions);

@@ -5,7 +5,7 @@
 #include "vision/encoder.h"
 
 /* Patches whose scores one thread has at a time; rows of a phase's piece; patches of a product's piece. */
-enum { MO_VISION_QUERIES = 32, MO_VISION_ROWS = 8, MO_VISION_PIECE = 256, MO_VISION_BATCH = 512 };
+enum { MO_VISION_QUERIES = 64, MO_VISION_ROWS = 8, MO_VISION_PIECE = 256, MO_VISION_BATCH = 512 };
 
 typedef struct mo_vision_work {
     const mo_vision_spec *spec;
@@ -16,21 +16,28 @@ typedef struct mo_vision_work {
     int64_t patches;       /* of the picture */
     int64_t batch;         /* patches of a slice; a multiple of those that are joined */
     float *x;              /* [patches][width], the residual stream */
-    float *keys;           /* [heads][patches][head_len] */
-    float *values;         /* [heads][head_len][patches] */
-    float *queries;        /* [heads][batch][head_len] */
-    float *normed;         /* [batch][most that a product reads of the stream] */
-    float *a, *b;          /* [batch][most that a product gives] */
-    float *scores;         /* [threads][MO_VISION_QUERIES][patches] */
-    float *spare;          /* [threads][widest row] */
-    float *c, *s;          /* [positions][head_len / 4]: cosines and sines of both coordinates */
-    float *ones;           /* [widest row] */
+    uint8_t **blocks;      /* of keys and values (numeric/kv.h), and their number */
+    int64_t block_count;
+    float *queries; /* [heads][batch][head_len] */
+    float *normed;  /* [batch][most that a product reads of the stream] */
+    float *a, *b;   /* [batch][most that a product gives] */
+    float *chunks;  /* [threads][mo_vision_chunk()] */
+    float *spare;   /* [threads][widest row] */
+    float *c, *s;   /* [positions][head_len / 4]: cosines and sines of both coordinates */
+    float *ones;    /* [widest row] */
     uint8_t *acts;
     mo_scratch *scratch; /* [threads] */
 } mo_vision_work;
 
 /* Lays the buffers into memory, which is aligned to 64 bytes; NULL: nothing is laid. The bytes that they take. */
 int64_t mo_vision_work_lay(mo_vision_work *w, uint8_t *memory);
+
+/* Keys and values of a patch; and of one head. */
+mo_kv_shape mo_vision_cache(const mo_vision_spec *s);
+mo_kv_head mo_vision_cache_head(const mo_vision_work *w, int64_t head);
+
+/* Floats of what a thread keeps of MO_VISION_QUERIES queries: what a chunk leaves, and what all so far have left. */
+int64_t mo_vision_chunk(const mo_vision_spec *s);
 
 /* Values of the widest row that any step has. */
 int64_t mo_vision_widest(const mo_vision_spec *s);
@@ -55,6 +62,10 @@ void mo_vision_layer_run(const mo_vision_work *w, const mo_vision_layer *l, floa
 /* Joined patches first .. first + count - 1, in `in` and of any contents, through fc1, tanh-GELU and fc2 to their rows of out, vector `which`. */
 void mo_vision_merge(const mo_vision_work *w, const mo_vision_merger *m, float *in, int64_t first,
                      int64_t count, float *out, int which);
+
+/* qwen3vl_merger: the table, interpolated where the patch lies in a grid of columns x rows patches whose corners are the table's. */
+void mo_vision_position(const mo_vision_spec *s, int64_t columns, int64_t rows, int64_t column, int64_t row,
+                        float *out);
 
 /* Where patch number i, in the encoder's order, is in the picture, in patches. */
 void mo_vision_place(const mo_vision_spec *s, int64_t columns, int64_t i, int64_t *column, int64_t *row);

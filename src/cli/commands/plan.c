@@ -80,6 +80,9 @@ static void print_device(const mo_plan_report *r, const char *kv)
         print_place("  kept in RAM", r->device_cold_bytes, kv_in_ram);
     }
     print_place("working memory", d->work_bytes, "");
+    if (r->device_encoder_bytes) {
+        print_place("  for pictures", r->device_encoder_bytes, "while they are encoded");
+    }
     print_place("staging", d->staging_bytes, "for experts in transit");
     print_place("layer buffers", d->layer_buffer_bytes, buffers);
     print_place("total", d->used_bytes, together);

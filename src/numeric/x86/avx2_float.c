@@ -6,6 +6,12 @@
 #include "numeric/half.h"
 #include "numeric/x86/pack.h"
 
+#define VECTOR_INLINE MO_INLINE
+#include "numeric/x86/vector256.h"
+
+enum { ROWS = 2 };
+#include "numeric/x86/float_many.h"
+
 enum { OUTPUTS = 3 }; /* three rows with one token, or one row with three: twelve accumulators */
 
 MO_INLINE __m256 weights8(mo_type type, const uint8_t *row, int64_t i)
@@ -30,6 +36,46 @@ static float weight(mo_type type, const uint8_t *row, int64_t i)
     const uint16_t half = mo_read_u16(row + 2 * i);
     return type == MO_F16 ? mo_f16_to_f32(half) : mo_bf16_to_f32(half);
 }
+
+/* ---- Many tokens ---- */
+
+MO_INLINE vf weights(mo_type type, const uint8_t *row, int64_t i)
+{
+    return weights8(type, row, i);
+}
+
+MO_INLINE vf weights_some(mo_type type, const uint8_t *row, int64_t i, int64_t n)
+{
+    float lane[LANES] = {0};
+    for (int64_t k = 0; k < n; k++) {
+        lane[k] = weight(type, row, i + k);
+    }
+    return vf_load(lane);
+}
+
+MO_INLINE vf fma_some(vf w, vf v, vf a, int64_t n)
+{
+    return _mm256_blendv_ps(a, vf_fma(w, v, a), _mm256_castsi256_ps(lanes_first(n)));
+}
+
+MO_INLINE void store_trees(const sums *s, int t, float *y, int64_t rows)
+{
+    vf row[ROWS];
+    MO_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        row[r] = vf_add(vf_add(s->of[0][r][t], s->of[2][r][t]), vf_add(s->of[1][r][t], s->of[3][r][t]));
+    }
+    vf sum =
+        vf_add(_mm256_permute2f128_ps(row[0], row[1], 0x20), _mm256_permute2f128_ps(row[0], row[1], 0x31));
+    sum = vf_add(sum, _mm256_permute_ps(sum, 0x4E));
+    sum = vf_add(sum, _mm256_permute_ps(sum, 0xB1));
+    _mm_store_ss(y, _mm256_castps256_ps128(sum));
+    if (rows > 1) {
+        _mm_store_ss(y + 1, _mm256_extractf128_ps(sum, 1));
+    }
+}
+
+/* ---- Few tokens ---- */
 
 /* The last n - i elements into their lanes. */
 static void add_rest(mo_type type, const uint8_t *row, const float *x, int64_t i, int64_t n, __m256 acc[4])
@@ -107,8 +153,13 @@ MO_INLINE void one_token(mo_type type, const mo_weights *w, int64_t row_bytes, i
 
 /* A band of rows stays in the cache while the tokens pass. */
 MO_INLINE void typed(mo_type type, const mo_weights *w, int64_t row_begin, int64_t row_end,
-                     const mo_acts *acts, const int32_t *pick, int64_t count, float *y, int64_t y_stride)
+                     const mo_acts *acts, const int32_t *pick, int64_t count, float *y, int64_t y_stride,
+                     mo_scratch *scratch)
 {
+    if (count > FEW) {
+        many_tokens(type, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+        return;
+    }
     const int64_t row_bytes = mo_format_row_bytes(mo_format_of(w->type), w->cols);
     const int64_t band = 30;
     for (int64_t r = row_begin; r < row_end; r += band) {
@@ -137,10 +188,9 @@ MO_INLINE void typed(mo_type type, const mo_weights *w, int64_t row_begin, int64
 
 MO_PRODUCT(mo_avx2_float_product)
 {
-    (void)scratch;
     switch (w->type) {
-    case MO_F32: typed(MO_F32, w, row_begin, row_end, acts, pick, count, y, y_stride); break;
-    case MO_F16: typed(MO_F16, w, row_begin, row_end, acts, pick, count, y, y_stride); break;
-    default: typed(MO_BF16, w, row_begin, row_end, acts, pick, count, y, y_stride); break;
+    case MO_F32: typed(MO_F32, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch); break;
+    case MO_F16: typed(MO_F16, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch); break;
+    default: typed(MO_BF16, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch); break;
     }
 }

@@ -4,7 +4,11 @@
 
 #include "numeric/x86/pack.h"
 
+#define VECTOR_INLINE MO_INLINE
+#include "numeric/x86/vector512.h"
+
 enum { ROWS = 4, TOKENS = 3 }; /* 12 outputs of two vectors each; one token alone takes 8 rows */
+#include "numeric/x86/float_many.h"
 
 /* Sixteen values of a row from element i on; masked ones are not read. */
 MO_INLINE __m512 weights16(mo_type type, const uint8_t *row, int64_t i, __mmask16 mask)
@@ -78,6 +82,50 @@ MO_INLINE void run(mo_type type, int rows, int tokens, const uint8_t *const *row
     }
 }
 
+/* ---- Many tokens ---- */
+
+MO_INLINE vf weights(mo_type type, const uint8_t *row, int64_t i)
+{
+    return weights16(type, row, i, 0xFFFF);
+}
+
+MO_INLINE vf weights_some(mo_type type, const uint8_t *row, int64_t i, int64_t n)
+{
+    return weights16(type, row, i, lanes_first(n));
+}
+
+MO_INLINE vf fma_some(vf w, vf v, vf a, int64_t n)
+{
+    return _mm512_mask3_fmadd_ps(w, v, a, lanes_first(n));
+}
+
+/* Sums of lanes i and i + 8, and then of i and i + 4, of pairs of registers. */
+MO_INLINE vf add_eights(vf a, vf b)
+{
+    return vf_add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+}
+MO_INLINE vf add_fours(vf a, vf b)
+{
+    return vf_add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+}
+
+MO_INLINE void store_trees(const sums *s, int t, float *y, int64_t rows)
+{
+    const vi firsts = vi_repeat(_mm_setr_epi32(0, 4, 8, 12));
+    vf row[ROWS];
+    MO_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        row[r] = vf_add(s->of[0][r][t], s->of[1][r][t]);
+    }
+    vf sum = add_fours(add_eights(row[0], row[1]), add_eights(row[2], row[3]));
+    sum = vf_add(sum, _mm512_permute_ps(sum, 0x4E));
+    sum = vf_add(sum, _mm512_permute_ps(sum, 0xB1));
+    sum = _mm512_permutexvar_ps(firsts, sum);
+    _mm_mask_storeu_ps(y, (__mmask8)((1u << rows) - 1), _mm512_castps512_ps128(sum));
+}
+
+/* ---- Few tokens ---- */
+
 /* Rows r .. r + rows - 1, in eights with one token, in fours with three. Rows past the end repeat the last
  * one and go nowhere. */
 MO_INLINE void groups(mo_type type, int rows, int tokens, const mo_weights *w, int64_t begin, int64_t end,
@@ -99,13 +147,17 @@ MO_INLINE void groups(mo_type type, int rows, int tokens, const mo_weights *w, i
     }
 }
 
-/* A tile of rows stays in the cache while the tokens pass. */
+/* A band of rows stays in the cache while the tokens pass. */
 MO_INLINE void typed(mo_type type, const mo_weights *w, int64_t row_begin, int64_t row_end,
-                     const mo_acts *acts, const int32_t *pick, int64_t count, float *y, int64_t y_stride)
+                     const mo_acts *acts, const int32_t *pick, int64_t count, float *y, int64_t y_stride,
+                     mo_scratch *scratch)
 {
-    const int64_t band = 32;
-    for (int64_t r = row_begin; r < row_end; r += band) {
-        const int64_t end = r + band < row_end ? r + band : row_end;
+    if (count > FEW) {
+        many_tokens(type, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch);
+        return;
+    }
+    for (int64_t r = row_begin; r < row_end; r += BAND) {
+        const int64_t end = r + BAND < row_end ? r + BAND : row_end;
         for (int64_t t = 0; t < count;) {
             const float *x[TOKENS];
             float *out[TOKENS];
@@ -126,10 +178,9 @@ MO_INLINE void typed(mo_type type, const mo_weights *w, int64_t row_begin, int64
 
 MO_PRODUCT(mo_avx512_float_product)
 {
-    (void)scratch;
     switch (w->type) {
-    case MO_F32: typed(MO_F32, w, row_begin, row_end, acts, pick, count, y, y_stride); break;
-    case MO_F16: typed(MO_F16, w, row_begin, row_end, acts, pick, count, y, y_stride); break;
-    default: typed(MO_BF16, w, row_begin, row_end, acts, pick, count, y, y_stride); break;
+    case MO_F32: typed(MO_F32, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch); break;
+    case MO_F16: typed(MO_F16, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch); break;
+    default: typed(MO_BF16, w, row_begin, row_end, acts, pick, count, y, y_stride, scratch); break;
     }
 }
