@@ -26,10 +26,11 @@
  * step, so their trials need no limit. */
 #define TRIAL_SHARE 0.015
 /* Estimate before the first measurement: a position of an earlier step costs an MTP head this part of a layer's time in a step of one token.
- * By instructions it is 0.46 with the built-in model, and less where a step reads weights once for many positions. */
-#define FIRST_BEHIND 0.5
+ * By instructions it is 0.46 with the built-in model, and less where a step reads weights once for many positions; but the first time its
+ * memory is not in the caches. */
+#define FIRST_BEHIND 1.0
 /* The first measurement counts at most as this many times the estimate: if it was disturbed, the next trial is not far. */
-#define FIRST_MOST 4.0
+#define FIRST_MOST 2.0
 /* The time that an MTP head takes before its first guess counts as if this many tokens shared it. */
 #define BEHIND_SPREAD 64.0
 enum { PLAIN_AGAIN = 32, FIRST_WAIT = 64, MOST_WAIT = 8192, TRIAL = 4 };
@@ -48,7 +49,7 @@ void mo_step_times_init(mo_step_times *t)
     memset(t->plain_ns, 0, sizeof t->plain_ns);
     memset(&t->behind_ns, 0, sizeof t->behind_ns);
     t->shared = t->turn = 0;
-    t->spent = t->saved = t->lost = 0.0;
+    t->spent = t->saved = t->lost = t->undisturbed = 0.0;
     t->first_behind = FIRST_BEHIND;
     for (int i = 0; i < MO_DEPTH_CLASSES; i++) {
         t->tried[i] = PRIOR;
@@ -111,6 +112,7 @@ void mo_step_times_add(mo_step_times *t, int sequences, int64_t drafts, int64_t 
     t->shared += sequences > 1;
     t->spent += ns;
     const double plain = t->ns[sequences - 1][0];
+    t->undisturbed += plain;
     t->saved += drafts && plain > 0.0 ? plain * (double)(sequences + accepted) / sequences - ns : 0.0;
     pthread_mutex_unlock(&t->lock);
 }
@@ -393,7 +395,7 @@ static int64_t trial_of(const mo_step_times *t, const double *ns, int sequences,
 /* May a trial of this source lose so much more? */
 static bool is_affordable(const mo_step_times *t, const mo_depth_wish *wish, double cost)
 {
-    return !wish->head || t->lost + cost <= TRIAL_SHARE * t->spent;
+    return !wish->head || t->lost + cost <= TRIAL_SHARE * t->undisturbed;
 }
 
 /* Something that does not pay as far as is known, to know more: by a session alone after so many tokens, by several after so many

@@ -37,7 +37,8 @@ typedef struct mo_step_times {
     /* An MTP head processes a position of an earlier step: measured; and before that, as a part of a step of one sequence. */
     mo_least behind_ns;
     double first_behind;
-    double lost; /* time that trials of MTP heads and draft models took, less what they gained */
+    double lost;        /* time that trials of MTP heads and draft models took, less what they gained */
+    double undisturbed; /* time of all steps, without drafts and disturbances */
     int64_t shared, next, wait; /* steps of several sequences; their trials, as in mo_depth */
     int64_t turn;               /* number of trials, which selects the source to try */
     /* Drafts of all sessions, the initial estimate of a new session. */
