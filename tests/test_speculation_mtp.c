@@ -27,6 +27,14 @@
 static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
 
+/* Opens a model whose head guesses in short answers, too. */
+static mo_model *open_unlimited(const char *path, const mo_model_options *o)
+{
+    mo_model *model = answers_open(path, o);
+    model->times.first_behind = 0.0;
+    return model;
+}
+
 static void answers_are_the_same(void **state)
 {
     static const char *const stop[] = {"a", "the"};
@@ -35,7 +43,7 @@ static void answers_are_the_same(void **state)
     for (int i = 0; i < model_count; i++) {
         const mo_model_options off = answers_options(MO_SPECULATE_OFF),
                                on = answers_options(i ? MO_SPECULATE_AUTO : MO_SPECULATE_MTP);
-        mo_model *without = answers_open(models[i].path, &off), *head = answers_open(models[i].path, &on);
+        mo_model *without = answers_open(models[i].path, &off), *head = open_unlimited(models[i].path, &on);
         assert_null(without->engine->head);
         assert_non_null(head->engine->head);
         for (int way = SANITIZED ? 1 + i : 0; way < 6; way += SANITIZED ? 4 : 1) {
@@ -145,7 +153,7 @@ static void a_head_may_lie_beside_its_model(void **state)
     expect_refusal(path, &mtp, MO_EUNSUPPORTED, "no MTP head");
     copy_file(models[0].path, beside);
     for (int i = 0; i < 3; i++) {
-        mo_model *model = answers_open(i ? path : models[0].path, i == 2 ? &automatic : &mtp);
+        mo_model *model = open_unlimited(i ? path : models[0].path, i == 2 ? &automatic : &mtp);
         assert_non_null(model->engine->head);
         answers_make(model, &models[0], &o, 1, -1, i ? with : own);
         mo_model_close(model);
@@ -265,7 +273,7 @@ static void devices_change_nothing(void **state)
         model = answers_open(m->path, &on);
         guesses_of(model, m, way < 2 ? 0 : 7, here);
         mo_model_close(model);
-        model = answers_open(m->path, &there);
+        model = open_unlimited(m->path, &there);
         assert_non_null(model->engine->head);
         guesses_of(model, m, way < 2 ? 0 : 7, guessed);
         assert_memory_equal(guessed, here, sizeof here);
@@ -489,6 +497,7 @@ static void a_match_is_tried_beside_a_head(void **state)
         for (int d = 0; d <= MO_DEPTH_DRAFTS; d++) {
             times.ns[0][d] = 1e6 * (1.0 + (pays ? 0.05 : 2.0) * d);
         }
+        mo_step_times_limit(&times, 7);
         mo_step_times_add_head(&times, 1, 1, 2e6, 2, 5e6);
         /* The first measurement may have been disturbed: a guess counts as one step, a position as twice the estimate. */
         assert_true(times.head_ns[0] == 1e6);
@@ -601,7 +610,7 @@ static double with_a_late_head(double right, int answers, int64_t length, double
     uint32_t random = 1;
     mo_step_times times;
     mo_step_times_init(&times);
-    mo_step_times_layers(&times, 7);
+    mo_step_times_limit(&times, 7);
     for (int a = 0; a < answers; a++) {
         mo_depth depth;
         int64_t behind = 20;

@@ -22,9 +22,10 @@
 /* Steps after which the time of one row is measured again; tokens until what does not pay is tried again, at first and at most; and
  * drafts of such a trial, which may take as long as TRIAL_MOST steps without drafts. */
 #define TRIAL_MOST 1.5
-/* Trials of MTP heads and draft models may lose this part of the time of all steps. Matches in a text cost nothing but rows of the
- * step, so their trials need no limit. */
-#define TRIAL_SHARE 0.015
+/* Computed drafts that do not pay may cost this part of the time of all steps. What is unused is kept for later, as time of so many steps.
+ * Matches in a text cost nothing but rows of the step, so they need no limit. */
+#define ALLOWED      0.015
+#define ALLOWED_MOST 32.0
 /* Estimate before the first measurement: a position of an earlier step costs an MTP head this part of a layer's time in a step of one token.
  * By instructions it is 0.46 with the built-in model, and less where a step reads weights once for many positions; but the first time its
  * memory is not in the caches. */
@@ -49,8 +50,8 @@ void mo_step_times_init(mo_step_times *t)
     memset(t->plain_ns, 0, sizeof t->plain_ns);
     memset(&t->behind_ns, 0, sizeof t->behind_ns);
     t->shared = t->turn = 0;
-    t->spent = t->saved = t->lost = t->undisturbed = 0.0;
-    t->first_behind = FIRST_BEHIND;
+    t->spent = t->saved = t->allowance = t->head_part = 0.0;
+    t->first_behind = 0.0;
     for (int i = 0; i < MO_DEPTH_CLASSES; i++) {
         t->tried[i] = PRIOR;
         t->right[i] = PRIOR * first[i];
@@ -59,7 +60,7 @@ void mo_step_times_init(mo_step_times *t)
     pthread_mutex_init(&t->lock, NULL);
 }
 
-void mo_step_times_layers(mo_step_times *t, int layers)
+void mo_step_times_limit(mo_step_times *t, int layers)
 {
     t->first_behind = FIRST_BEHIND / (layers > 1 ? layers : 1);
 }
@@ -112,7 +113,8 @@ void mo_step_times_add(mo_step_times *t, int sequences, int64_t drafts, int64_t 
     t->shared += sequences > 1;
     t->spent += ns;
     const double plain = t->ns[sequences - 1][0];
-    t->undisturbed += plain;
+    t->allowance += ALLOWED * plain;
+    t->allowance = t->allowance < ALLOWED_MOST * plain ? t->allowance : ALLOWED_MOST * plain;
     t->saved += drafts && plain > 0.0 ? plain * (double)(sequences + accepted) / sequences - ns : 0.0;
     pthread_mutex_unlock(&t->lock);
 }
@@ -130,6 +132,7 @@ void mo_step_times_add_head(mo_step_times *t, int sequences, int64_t drafts, dou
         each = plain; /* so long a guess does not pay, and a disturbed measurement is soon corrected */
     }
     *known = after(*known, each);
+    t->head_part = plain > 0.0 ? *known / plain : t->head_part;
     if (behind > 0) {
         const double most = FIRST_MOST * t->first_behind * plain / sequences;
         each = behind_ns / (double)behind;
@@ -275,7 +278,8 @@ static double head_time(const mo_step_times *t, const double *ns, int sequences,
     for (int i = 0; i < count; i++) {
         most = wishes[i].head && drafts[i] > most ? drafts[i] : most;
     }
-    return (double)most * (known > 0.0 ? known : FIRST_HEAD * ns[0]);
+    const double part = t->head_part > 0.0 ? t->head_part : FIRST_HEAD;
+    return (double)most * (known > 0.0 ? known : part * ns[0]);
 }
 
 /* Time that they take before that for positions of earlier steps. */
@@ -290,6 +294,14 @@ static double behind_time(const mo_step_times *t, const double *ns, int sequence
     return (double)behind * each;
 }
 
+/* A head that was never measured needs a trial first; and before it may be used again, what it costs to process earlier positions must be
+ * allowed, because the text may not be worth it for long. */
+static bool is_allowed(const mo_step_times *t, double guessing, double before)
+{
+    return guessing <= 0.0 || t->first_behind <= 0.0 ||
+           (t->head_part > 0.0 && (before <= 0.0 || before <= t->allowance));
+}
+
 /* Takes the best of all offers that give more tokens per time than *best. */
 static void take_best(const mo_step_times *t, const double *ns, int sequences, mo_depth_wish *wishes,
                       int count, int64_t rows, bool fair, double *best)
@@ -300,10 +312,11 @@ static void take_best(const mo_step_times *t, const double *ns, int sequences, m
     }
     const int64_t most = furthest(last_measured(t->ns[sequences - 1]));
     for (int64_t k = 1; k <= most && give_one(&o, wishes, count); k++) {
-        const double took = ns[k] + head_time(t, ns, sequences, wishes, o.drafts, count);
+        const double guessing = head_time(t, ns, sequences, wishes, o.drafts, count), took = ns[k] + guessing;
         const double before = behind_time(t, ns, sequences, wishes, o.drafts, count);
         const double rate = o.tokens / (took + before * o.tokens / (BEHIND_SPREAD * sequences));
-        if (rate > *best && is_bearable(&o, count, sequences, took / ns[0])) {
+        if (rate > *best && is_allowed(t, guessing, before) &&
+            is_bearable(&o, count, sequences, took / ns[0])) {
             *best = rate;
             take_offer(&o, wishes, count);
         }
@@ -392,10 +405,9 @@ static int64_t trial_of(const mo_step_times *t, const double *ns, int sequences,
     return most;
 }
 
-/* May a trial of this source lose so much more? */
-static bool is_affordable(const mo_step_times *t, const mo_depth_wish *wish, double cost)
+static bool is_too_much(const mo_step_times *t, const mo_depth_wish *wish, double cost)
 {
-    return !wish->head || t->lost + cost <= TRIAL_SHARE * t->undisturbed;
+    return wish->head && t->first_behind > 0.0 && cost > t->allowance;
 }
 
 /* Something that does not pay as far as is known, to know more: by a session alone after so many tokens, by several after so many
@@ -414,16 +426,12 @@ static void try_some(mo_step_times *t, const double *ns, int sequences, mo_depth
     }
     mo_depth_wish *wish = source_at(wishes, count, sequences > 1 ? t->turn : d->turn);
     int64_t most = trial_of(t, ns, sequences, wish, rows, &took, &cost);
-    if (due && !is_affordable(t, wish, cost) && wish->match_most) {
+    if (due && is_too_much(t, wish, cost) && wish->match_most) {
         take_match(wish);
         most = trial_of(t, ns, sequences, wish, rows, &took, &cost);
     }
-    if (due ? !is_affordable(t, wish, cost) : (double)(1 + most) * ns[0] < LEAST_GAIN * took) {
+    if (due ? is_too_much(t, wish, cost) : (double)(1 + most) * ns[0] < LEAST_GAIN * took) {
         return; /* later, when more time was spent; or it would not pay even if all were right */
-    }
-    if (wish->head) {
-        t->lost += cost;
-        wish->depth->worth = ns[0] / sequences;
     }
     if (due) {
         *wait = 2 * *wait < MOST_WAIT ? 2 * *wait : MOST_WAIT;
@@ -432,6 +440,23 @@ static void try_some(mo_step_times *t, const double *ns, int sequences, mo_depth
     wish->drafts = most;
     wish->depth->trying = sequences == 1;
     t->turn += sequences > 1;
+}
+
+/* Computed drafts cost this; those that are accepted are worth so much, which is added to the allowance again. */
+static void charge(mo_step_times *t, const double *ns, int sequences, const mo_depth_wish *wishes, int count)
+{
+    int64_t drafts[MO_DEPTH_TOGETHER], all = 0;
+    bool head = false;
+    for (int i = 0; i < count; i++) {
+        drafts[i] = wishes[i].drafts;
+        all += drafts[i];
+        wishes[i].depth->worth = wishes[i].head && drafts[i] ? ns[0] / sequences : 0.0;
+        head = head || wishes[i].depth->worth > 0.0;
+    }
+    if (head) {
+        t->allowance -= ns[all] - ns[0] + head_time(t, ns, sequences, wishes, drafts, count) +
+                        behind_time(t, ns, sequences, wishes, drafts, count);
+    }
 }
 
 void mo_depth_choose(mo_step_times *t, int sequences, mo_depth_wish *wishes, int count, int64_t rows)
@@ -453,6 +478,7 @@ void mo_depth_choose(mo_step_times *t, int sequences, mo_depth_wish *wishes, int
         if (!take_best_way(t, ns, sequences, wishes, count, rows, LEAST_GAIN * sequences / ns[0])) {
             try_some(t, ns, sequences, wishes, count, rows);
         }
+        charge(t, ns, sequences, wishes, count);
     }
     pthread_mutex_unlock(&t->lock);
     for (int i = 0; i < count; i++) {
@@ -464,7 +490,7 @@ void mo_depth_learn(mo_depth *d, mo_step_times *t, int class, int64_t drafted, i
 {
     pthread_mutex_lock(&t->lock);
     d->tokens += 1 + accepted;
-    t->lost = t->lost > (double)accepted * d->worth ? t->lost - (double)accepted * d->worth : 0.0;
+    t->allowance += (double)accepted * d->worth;
     d->worth = 0.0;
     /* Those behind the first wrong one say nothing. */
     for (int64_t i = 0; i < drafted && i <= accepted; i++) {

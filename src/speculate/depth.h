@@ -36,9 +36,9 @@ typedef struct mo_step_times {
     double head_ns[MO_DEPTH_TOGETHER]; /* one guess of an MTP head by sequences - 1; 0: not measured yet */
     /* An MTP head processes a position of an earlier step: measured; and before that, as a part of a step of one sequence. */
     mo_least behind_ns;
-    double first_behind;
-    double lost;        /* time that trials of MTP heads and draft models took, less what they gained */
-    double undisturbed; /* time of all steps, without drafts and disturbances */
+    double first_behind;        /* 0: computed drafts are not limited */
+    double head_part;           /* the latest time of a guess as a part of such a step; 0: not measured yet */
+    double allowance;           /* time that computed drafts may cost at the moment */
     int64_t shared, next, wait; /* steps of several sequences; their trials, as in mo_depth */
     int64_t turn;               /* number of trials, which selects the source to try */
     /* Drafts of all sessions, the initial estimate of a new session. */
@@ -48,8 +48,9 @@ typedef struct mo_step_times {
 
 void mo_step_times_init(mo_step_times *times);
 void mo_step_times_drop(mo_step_times *times);
-/* The model's layers: an MTP head is about one more. Before the first step. */
-void mo_step_times_layers(mo_step_times *times, int layers);
+/* Limits what computed drafts may cost where they do not pay, for users who did not ask for them. layers: the model's; an MTP head is
+ * about one more. Before the first step. */
+void mo_step_times_limit(mo_step_times *times, int layers);
 /* Adds a step. accepted: number of accepted drafts. */
 void mo_step_times_add(mo_step_times *times, int sequences, int64_t drafts, int64_t accepted, double ns);
 /* Adds the guesses of an MTP head before such a step. behind_ns: additional time for `behind` positions of earlier steps. */
@@ -64,10 +65,9 @@ typedef struct mo_depth {
     double right[MO_DEPTH_CLASSES], tried[MO_DEPTH_CLASSES];
     int64_t tokens, next, wait; /* number of tokens; position of the next trial; tokens between trials */
     int64_t turn;               /* number of trials */
-    double
-        worth; /* time that an accepted draft of the latest trial of an MTP head saves; 0: it was no such trial */
-    bool trying; /* the latest drafts were a trial */
-    bool again;  /* all drafts of the latest trial were accepted */
+    double worth;               /* time that each accepted one of the latest computed drafts saves */
+    bool trying;                /* the latest drafts were a trial */
+    bool again;                 /* all drafts of the latest trial were accepted */
 } mo_depth;
 
 void mo_depth_init(mo_depth *depth);
