@@ -22,7 +22,7 @@
 /* Steps after which the time of one row is measured again; tokens until what does not pay is tried again, at first and at most; and
  * drafts of such a trial, which may take as long as TRIAL_MOST steps without drafts. */
 #define TRIAL_MOST 1.5
-/* Computed drafts that do not pay may cost this part of the time of all steps. What is unused is kept for later, as time of so many steps.
+/* Computed drafts that do not pay may cost this part of a step for each step. What is unused is kept for later, up to so many steps.
  * Matches in a text cost nothing but rows of the step, so they need no limit. */
 #define ALLOWED      0.015
 #define ALLOWED_MOST 32.0
@@ -106,15 +106,16 @@ void mo_step_times_add(mo_step_times *t, int sequences, int64_t drafts, int64_t 
         add_latest(&t->plain_ns[sequences - 1], ns);
         *known = least_of(&t->plain_ns[sequences - 1]);
     } else if (*seen) {
-        *known = after(*known, ns);
+        const double most =
+            (double)(1 + drafts) * t->ns[sequences - 1][0]; /* a longer first one was disturbed */
+        *known = after(*known, *known <= 0.0 && most > 0.0 && ns > most ? most : ns);
     }
     *seen = true;
     t->plain[sequences - 1] = drafts ? t->plain[sequences - 1] + 1 : 0;
     t->shared += sequences > 1;
     t->spent += ns;
     const double plain = t->ns[sequences - 1][0];
-    t->allowance += ALLOWED * plain;
-    t->allowance = t->allowance < ALLOWED_MOST * plain ? t->allowance : ALLOWED_MOST * plain;
+    t->allowance = t->allowance + ALLOWED < ALLOWED_MOST ? t->allowance + ALLOWED : ALLOWED_MOST;
     t->saved += drafts && plain > 0.0 ? plain * (double)(sequences + accepted) / sequences - ns : 0.0;
     pthread_mutex_unlock(&t->lock);
 }
@@ -296,10 +297,10 @@ static double behind_time(const mo_step_times *t, const double *ns, int sequence
 
 /* A head that was never measured needs a trial first; and before it may be used again, what it costs to process earlier positions must be
  * allowed, because the text may not be worth it for long. */
-static bool is_allowed(const mo_step_times *t, double guessing, double before)
+static bool is_allowed(const mo_step_times *t, double plain, double guessing, double before)
 {
     return guessing <= 0.0 || t->first_behind <= 0.0 ||
-           (t->head_part > 0.0 && (before <= 0.0 || before <= t->allowance));
+           (t->head_part > 0.0 && (before <= 0.0 || before <= t->allowance * plain));
 }
 
 /* Takes the best of all offers that give more tokens per time than *best. */
@@ -315,7 +316,7 @@ static void take_best(const mo_step_times *t, const double *ns, int sequences, m
         const double guessing = head_time(t, ns, sequences, wishes, o.drafts, count), took = ns[k] + guessing;
         const double before = behind_time(t, ns, sequences, wishes, o.drafts, count);
         const double rate = o.tokens / (took + before * o.tokens / (BEHIND_SPREAD * sequences));
-        if (rate > *best && is_allowed(t, guessing, before) &&
+        if (rate > *best && is_allowed(t, ns[0], guessing, before) &&
             is_bearable(&o, count, sequences, took / ns[0])) {
             *best = rate;
             take_offer(&o, wishes, count);
@@ -391,7 +392,7 @@ static mo_depth_wish *source_at(mo_depth_wish *wishes, int count, int64_t turn)
     return wishes;
 }
 
-/* Number of drafts of a trial. *took: time of its step and guesses; *cost: time lost if all are wrong. */
+/* Number of drafts of a trial. *took: time of its step and guesses; *cost: if all are wrong, in steps without drafts. */
 static int64_t trial_of(const mo_step_times *t, const double *ns, int sequences, const mo_depth_wish *wish,
                         int64_t rows, double *took, double *cost)
 {
@@ -401,7 +402,7 @@ static int64_t trial_of(const mo_step_times *t, const double *ns, int sequences,
         most--;
     }
     *took = ns[most] + head_time(t, ns, sequences, wish, &most, 1);
-    *cost = *took + behind_time(t, ns, sequences, wish, &most, 1) - ns[0];
+    *cost = (*took + behind_time(t, ns, sequences, wish, &most, 1)) / ns[0] - 1.0;
     return most;
 }
 
@@ -430,8 +431,12 @@ static void try_some(mo_step_times *t, const double *ns, int sequences, mo_depth
         take_match(wish);
         most = trial_of(t, ns, sequences, wish, rows, &took, &cost);
     }
-    if (due ? is_too_much(t, wish, cost) : (double)(1 + most) * ns[0] < LEAST_GAIN * took) {
-        return; /* later, when more time was spent; or it would not pay even if all were right */
+    /* An MTP head that has just guessed right has no earlier positions to process. */
+    if ((due || wish->behind) && is_too_much(t, wish, cost)) {
+        return; /* later */
+    }
+    if (!due && (double)(1 + most) * ns[0] < LEAST_GAIN * took) {
+        return; /* it would not pay even if all were right */
     }
     if (due) {
         *wait = 2 * *wait < MOST_WAIT ? 2 * *wait : MOST_WAIT;
@@ -450,12 +455,13 @@ static void charge(mo_step_times *t, const double *ns, int sequences, const mo_d
     for (int i = 0; i < count; i++) {
         drafts[i] = wishes[i].drafts;
         all += drafts[i];
-        wishes[i].depth->worth = wishes[i].head && drafts[i] ? ns[0] / sequences : 0.0;
+        wishes[i].depth->worth = wishes[i].head && drafts[i] ? 1.0 / sequences : 0.0;
         head = head || wishes[i].depth->worth > 0.0;
     }
     if (head) {
-        t->allowance -= ns[all] - ns[0] + head_time(t, ns, sequences, wishes, drafts, count) +
-                        behind_time(t, ns, sequences, wishes, drafts, count);
+        const double took = ns[all] + head_time(t, ns, sequences, wishes, drafts, count) +
+                            behind_time(t, ns, sequences, wishes, drafts, count);
+        t->allowance -= took / ns[0] - 1.0;
     }
 }
 

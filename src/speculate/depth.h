@@ -38,7 +38,7 @@ typedef struct mo_step_times {
     mo_least behind_ns;
     double first_behind;        /* 0: computed drafts are not limited */
     double head_part;           /* the latest time of a guess as a part of such a step; 0: not measured yet */
-    double allowance;           /* time that computed drafts may cost at the moment */
+    double allowance;           /* what computed drafts may cost at the moment, in steps without drafts */
     int64_t shared, next, wait; /* steps of several sequences; their trials, as in mo_depth */
     int64_t turn;               /* number of trials, which selects the source to try */
     /* Drafts of all sessions, the initial estimate of a new session. */
@@ -65,7 +65,7 @@ typedef struct mo_depth {
     double right[MO_DEPTH_CLASSES], tried[MO_DEPTH_CLASSES];
     int64_t tokens, next, wait; /* number of tokens; position of the next trial; tokens between trials */
     int64_t turn;               /* number of trials */
-    double worth;               /* time that each accepted one of the latest computed drafts saves */
+    double worth;               /* steps that each accepted one of the latest computed drafts saves */
     bool trying;                /* the latest drafts were a trial */
     bool again;                 /* all drafts of the latest trial were accepted */
 } mo_depth;
