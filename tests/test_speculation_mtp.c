@@ -658,6 +658,33 @@ static void a_late_head_costs_little(void **state)
     assert_true(with_a_late_head(0.97, 1, 4000, 30) > 1.03);
 }
 
+/* A head that looks good by estimates alone must be tried first, when the limit allows it. */
+static void an_untried_head_waits(void **state)
+{
+    (void)state;
+    for (int limited = 0; limited < 2; limited++) {
+        mo_step_times times;
+        mo_depth depth;
+        mo_step_times_init(&times);
+        mo_depth_init(&depth);
+        if (limited) {
+            mo_step_times_limit(&times, 7);
+        }
+        for (int d = 0; d <= MO_DEPTH_DRAFTS; d++) {
+            times.ns[0][d] = 1e6 * (1.0 + 0.05 * d);
+        }
+        mo_depth_wish wish = {
+            .depth = &depth, .class = MO_DEPTH_HEAD, .most = 16, .head = true, .behind = 40};
+        mo_depth_choose(&times, 1, &wish, 1, 80);
+        assert_true(limited ? wish.drafts == 0 : wish.drafts > 0);
+        depth.again = limited; /* a match was right at once; the head still has much to process */
+        wish.drafts = 0;
+        mo_depth_choose(&times, 1, &wish, 1, 80);
+        assert_true(limited ? wish.drafts == 0 : wish.drafts > 0);
+        mo_step_times_drop(&times);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -668,6 +695,7 @@ int main(void)
         cmocka_unit_test(a_plan_counts_heads),
         cmocka_unit_test(a_slow_head_is_not_asked),
         cmocka_unit_test(a_late_head_costs_little),
+        cmocka_unit_test(an_untried_head_waits),
         cmocka_unit_test(places_are_learned_apart),
         cmocka_unit_test(an_incomplete_head_is_left_out),
         cmocka_unit_test(a_match_is_tried_beside_a_head),
