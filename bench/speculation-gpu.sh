@@ -3,8 +3,10 @@
 # the GPU's memory, half of the experts there, or all of them in RAM; every figure is a ratio to decoding without guesses, in turn in one process, and
 # stands beside what is asked of it. First what guesses bring; then, with the number of guesses chosen as --speculate auto does, that they cost nothing where
 # none or all of them are right, for 1 and 16 sequences, of which all or one have guesses. At last the built-in model repeats a text.
-# Models are made in DIRECTORY (about 55 GB; memory if there is enough, such as /dev/shm) and kept. SPECULATION_ONLY (a pattern
-# of row names) narrows it down; SPECULATION_ROUNDS (3); GPU_DEVICE=sim tries the script itself without a GPU, SPECULATION_LAYERS=2 with
+# A synthetic model has no MTP head. Its cost is that of a model of one layer with the same output matrix on the CPU, which computes heads; rows
+# of heads and of dense models print the ratio with it, and the cost.
+# Models are made in DIRECTORY (about 65 GB; memory if there is enough, such as /dev/shm) and kept. SPECULATION_ONLY (a pattern
+# of row names: 'guesses|pebble' is all but --speculate auto) narrows it down; SPECULATION_MODELS, SPECULATION_HEADS and SPECULATION_DENSE name the models; SPECULATION_ROUNDS (3); GPU_DEVICE=sim tries the script itself without a GPU, SPECULATION_LAYERS=2 with
 # small models. Exits with 1 if a row misses what is asked.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,14 +21,23 @@ missed=0
 field() { sed -n "s/.*\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -1; }
 wanted() { [[ $1 =~ ${SPECULATION_ONLY:-.} ]]; }
 
-model() { # NAME [TYPE]: path
-    local path=$directory/$1${2:+-$2}${SPECULATION_LAYERS:+-$SPECULATION_LAYERS}.gguf
+model() { # NAME [LAYERS]: path
+    local layers=${2:-${SPECULATION_LAYERS:-}}
+    local path=$directory/$1${layers:+-$layers}.gguf
     # shellcheck disable=SC2086
-    [ -f "$path" ] || "$moraine" synth "$1" ${2:+--type $2} ${SPECULATION_LAYERS:+--layers $SPECULATION_LAYERS} -o "$path" >&2
+    [ -f "$path" ] || "$moraine" synth "$1" ${layers:+--layers $layers} -o "$path" >&2
     echo "$path"
 }
 
+head_of() { # NAME: seconds that a guess of its MTP head takes; 0: not asked for
+    wanted "$1: guesses" || { echo 0; return; }
+    "$moraine" bench "$(model "$1" 1)" --device none --ctx 1024 --prefill 0 --decode 32 --rounds 3 --profile off --json 2>/dev/null |
+        awk -F'[:,]' '/"decode_tps"/ && $2 > 0 {printf "%.6f", 1 / $2; exit}' RS='[,}]'
+}
+
 # NAME LIMIT PATH arguments...: LIMIT: the least ratio of answers; those of prompts and of the time between others' tokens have fixed ones.
+# With guess_s a guess takes so many seconds more, and each step has `guesses` of them.
+guess_s=0 guesses=0
 row() {
     local name=$1 limit=$2 path=$3 out
     shift 3
@@ -38,10 +49,16 @@ row() {
     fi
     awk -v n="$name" -v l="$limit" -v r="$(field ratio <<<"$out")" -v f="$(field off_tps <<<"$out")" -v p="$(field prompt_ratio <<<"$out")" \
         -v b="$(field between_tokens_ratio <<<"$out")" -v s="$(field step_ratio <<<"$out")" -v t="$(field tokens_per_step <<<"$out")" \
-        -v all="$(field sequences <<<"$out")" -v some="$(field drafting <<<"$out")" 'BEGIN {
+        -v g="$guess_s" -v k="$guesses" -v all="$(field sequences <<<"$out")" -v some="$(field drafting <<<"$out")" 'BEGIN {
+        bare = r
+        head = ""
+        if (g > 0) {
+            r = t / (s + k * g * f)
+            head = sprintf(", %.3f without the head, which takes %.2f ms a guess, a step %.2f ms", bare, g * 1000, 1000 / f)
+        }
         bad = (r < l) || (p < 0.96) || (some < all && b > 1.03)
-        printf "%-62s %6.3f of %.2f  prompts %.3f  between %.3f  %7.1f tokens/s without, a step %.2f times as long, %.2f tokens a step%s\n",
-            n, r, l, p, b, f, s, t, bad ? "  MISSED" : ""
+        printf "%-62s %6.3f of %.2f  prompts %.3f  between %.3f  %7.1f tokens/s without, a step %.2f times as long, %.2f tokens a step%s%s\n",
+            n, r, l, p, b, f, s, t, head, bad ? "  MISSED" : ""
         exit bad}' || missed=1
 }
 
@@ -73,22 +90,26 @@ for name in ${SPECULATION_MODELS-gpt-oss-20b qwen3-30b-a3b}; do
         corners "$name: half of the experts" "$path" --vram "$(half_of "$path")"
     fi
 done
-# What an MTP head's guesses bring, without its own cost: the rest of the ratio is what a guess may take.
+# What an MTP head's guesses bring.
 for name in ${SPECULATION_HEADS-qwen3.6-35b-a3b}; do
-    path=$(model "$name")
-    for k in 1 2 3; do
-        row "$name: all on the GPU, $k guesses, 80 % right" 1.35 "$path" --draft $k --accepted 80 --prefill 256 --decode 256
+    path=$(model "$name") guess_s=$(head_of "$name")
+    for guesses in 1 2 3; do
+        row "$name: all on the GPU, guesses of a head: $guesses, 80 % right" 1.35 "$path" --draft $guesses --accepted 80 --prefill 256 --decode 256
     done
+    guess_s=0
     corners "$name: all on the GPU" "$path"
 done
-for name in ${SPECULATION_DENSE-llama-3-8b}; do
-    path=$(model "$name" q8_0)
+for name in ${SPECULATION_DENSE-qwen3.6-27b}; do
+    wanted "$name: guesses" || continue
+    path=$(model "$name") guess_s=$(head_of "$name")
     whole=$("$moraine" bench "$path" --device "$device" --ctx 1024 --prefill 0 --decode 1 --rounds 1 --profile off --json 2>/dev/null |
         awk -F'[:,]' '/"peak_bytes"/ {print $2}' RS='[,}]')
-    for k in 3 4; do
-        row "$name: dense, all on the GPU, $k guesses, 80 % right" 2.0 "$path" --draft $k --accepted 80 --prefill 256 --decode 128
-        row "$name: dense, half on the GPU, $k guesses, 80 % right" 2.2 "$path" --draft $k --accepted 80 --prefill 64 --decode 32 --vram $((whole / 2))
+    for guesses in 3 4; do
+        row "$name: dense, all on the GPU, guesses of a head: $guesses, 80 % right" 2.0 "$path" --draft $guesses --accepted 80 --prefill 256 --decode 128
+        row "$name: dense, half on the GPU, guesses of a head: $guesses, 80 % right" 2.2 "$path" --draft $guesses --accepted 80 --prefill 64 --decode 32 \
+            --vram $((whole / 2))
     done
+    guess_s=0
 done
 
 # The built-in model, which repeats a text that it is given twice, as a user types it: the best of several runs.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""speculation.py PROGRAM MODEL [--ram SIZE,...] [--clients N,...] [--accepted P,...] [--depth K] [--rounds N] [--decode N] [--prefill N] [--json FILE]
+"""speculation.py PROGRAM MODEL [--ram SIZE,...] [--clients N,...] [--accepted P,...] [--depth K] [--rounds N] [--decode N] [--prefill N] [--json FILE] [-- more options of bench]
 
 Speculative decoding against none, over how often guesses are right, tiers (ceilings of memory; "all": no ceiling) and clients: one run
 of `moraine bench` for each cell, which decodes with and without guesses in turn. Every client guesses, and in a second run only the
@@ -41,8 +41,9 @@ def main():
     parser.add_argument("--decode", type=int, default=128)
     parser.add_argument("--prefill", type=int, default=256)
     parser.add_argument("--json", help="file for all cells")
-    parser.add_argument("extra", nargs="*", help="more options of bench, after --")
-    options = parser.parse_args()
+    own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    options = parser.parse_args(own)
+    options.extra = sys.argv[len(own) + 2:]
     cells, worst = [], {}
     print("%-6s %-7s %7s %8s  %8s %8s %8s %8s %8s" % ("ram", "tier", "clients", "guessing", "right", "answers", "prompts", "between", "guessed"))
     for ram in options.ram.split(","):

@@ -27,6 +27,14 @@
 static oracle models[ORACLE_MODELS_MAX];
 static int model_count;
 
+/* Opens a model whose head guesses in short answers, too. */
+static mo_model *open_unlimited(const char *path, const mo_model_options *o)
+{
+    mo_model *model = answers_open(path, o);
+    model->times.first_behind = 0.0;
+    return model;
+}
+
 static void answers_are_the_same(void **state)
 {
     static const char *const stop[] = {"a", "the"};
@@ -35,7 +43,7 @@ static void answers_are_the_same(void **state)
     for (int i = 0; i < model_count; i++) {
         const mo_model_options off = answers_options(MO_SPECULATE_OFF),
                                on = answers_options(i ? MO_SPECULATE_AUTO : MO_SPECULATE_MTP);
-        mo_model *without = answers_open(models[i].path, &off), *head = answers_open(models[i].path, &on);
+        mo_model *without = answers_open(models[i].path, &off), *head = open_unlimited(models[i].path, &on);
         assert_null(without->engine->head);
         assert_non_null(head->engine->head);
         for (int way = SANITIZED ? 1 + i : 0; way < 6; way += SANITIZED ? 4 : 1) {
@@ -145,7 +153,7 @@ static void a_head_may_lie_beside_its_model(void **state)
     expect_refusal(path, &mtp, MO_EUNSUPPORTED, "no MTP head");
     copy_file(models[0].path, beside);
     for (int i = 0; i < 3; i++) {
-        mo_model *model = answers_open(i ? path : models[0].path, i == 2 ? &automatic : &mtp);
+        mo_model *model = open_unlimited(i ? path : models[0].path, i == 2 ? &automatic : &mtp);
         assert_non_null(model->engine->head);
         answers_make(model, &models[0], &o, 1, -1, i ? with : own);
         mo_model_close(model);
@@ -265,7 +273,7 @@ static void devices_change_nothing(void **state)
         model = answers_open(m->path, &on);
         guesses_of(model, m, way < 2 ? 0 : 7, here);
         mo_model_close(model);
-        model = answers_open(m->path, &there);
+        model = open_unlimited(m->path, &there);
         assert_non_null(model->engine->head);
         guesses_of(model, m, way < 2 ? 0 : 7, guessed);
         assert_memory_equal(guessed, here, sizeof here);
@@ -489,8 +497,11 @@ static void a_match_is_tried_beside_a_head(void **state)
         for (int d = 0; d <= MO_DEPTH_DRAFTS; d++) {
             times.ns[0][d] = 1e6 * (1.0 + (pays ? 0.05 : 2.0) * d);
         }
-        mo_step_times_add_head(&times, 1, 1, 2e6, 5e6);
-        assert_true(times.head_ns[0] == 2e6); /* without what it had left of earlier steps */
+        mo_step_times_limit(&times, 7);
+        mo_step_times_add_head(&times, 1, 1, 2e6, 2, 5e6);
+        /* The first measurement may have been disturbed: a guess counts as one step, a position as twice the estimate. */
+        assert_true(times.head_ns[0] == 1e6);
+        assert_true(times.behind_ns.ns[0] == 2 * times.first_behind * 1e6);
         for (int step = 0; step < 1000; step++) {
             mo_depth_wish wish = {.depth = &depth,
                                   .class = MO_DEPTH_HEAD,
@@ -500,6 +511,7 @@ static void a_match_is_tried_beside_a_head(void **state)
                                   .match_most = 20};
             mo_depth_choose(&times, 1, &wish, 1, 80);
             assert_true(!pays || (!wish.head && wish.drafts > 1));
+            mo_step_times_add(&times, 1, 0, 0, 1e6);
             heads += wish.drafts && wish.head;
             matches += wish.drafts && !wish.head;
             assert_int_equal(wish.class, wish.head ? MO_DEPTH_HEAD : 2);
@@ -553,7 +565,7 @@ static void places_are_learned_apart(void **state)
     for (int d = 0; d <= MO_DEPTH_DRAFTS; d++) {
         times.ns[0][d] = 1e6 * (1.0 + 0.1 * d);
     }
-    mo_step_times_add_head(&times, 1, 4, 4e4, 0);
+    mo_step_times_add_head(&times, 1, 4, 4e4, 0, 0);
     for (int step = 0; step < 200; step++) {
         mo_depth_wish wish = {.depth = &depth, .class = MO_DEPTH_HEAD, .most = 16, .head = true};
         mo_depth_choose(&times, 1, &wish, 1, 80);
@@ -581,10 +593,94 @@ static void a_slow_head_is_not_asked(void **state)
             times.ns[0][d] = 1e6 * (1.0 + 0.05 * d);
         }
         times.right[MO_DEPTH_HEAD] = 0.8 * times.tried[MO_DEPTH_HEAD];
-        mo_step_times_add_head(&times, 1, 4, 4 * (way == 1 ? slow : cheap), 0);
+        mo_step_times_add_head(&times, 1, 4, 4 * (way == 1 ? slow : cheap), 0, 0);
         mo_depth_wish wish = {.depth = &depth, .class = MO_DEPTH_HEAD, .most = 16, .head = way < 2};
         mo_depth_choose(&times, 1, &wish, 1, 80);
         assert_true(way == 1 ? wish.drafts == 0 : wish.drafts > 1 && wish.drafts < 16);
+        mo_step_times_drop(&times);
+    }
+}
+
+/* Speed of answers relative to that without guesses, with a late head, which must process 20 to 63 earlier positions before it guesses. It costs as much as that of the
+ * built-in model. right: how often a guess is right. disturbed: its first trial takes this many times as long. */
+static double with_a_late_head(double right, int answers, int64_t length, double disturbed)
+{
+    const double guess = 0.4, row = 0.066, more = 0.35;
+    double spent = 0, plain = 0, factor = disturbed;
+    uint32_t random = 1;
+    mo_step_times times;
+    mo_step_times_init(&times);
+    mo_step_times_limit(&times, 7);
+    for (int a = 0; a < answers; a++) {
+        mo_depth depth;
+        int64_t behind = 20;
+        mo_depth_init(&depth);
+        for (int64_t said = 0; said < length;) {
+            mo_depth_wish wish = {
+                .depth = &depth, .class = MO_DEPTH_HEAD, .most = 16, .head = true, .behind = behind};
+            int64_t good = 0;
+            mo_depth_choose(&times, 1, &wish, 1, 80);
+            const double head = guess * (double)wish.drafts, before = row * (double)behind;
+            while (good < wish.drafts &&
+                   (random = random * 1664525u + 1013904223u) >> 8 < right * (1 << 24)) {
+                good++;
+            }
+            if (wish.drafts) {
+                mo_step_times_add_head(&times, 1, wish.drafts, 1e6 * factor * head, behind,
+                                       1e6 * factor * before);
+                factor = 1;
+            }
+            mo_step_times_add(&times, 1, wish.drafts, good, 1e6 * (1.0 + more * (double)wish.drafts));
+            mo_depth_learn(&depth, &times, wish.class, wish.drafts, good);
+            spent += 1.0 + more * (double)wish.drafts + (wish.drafts ? head + before : 0.0);
+            behind = wish.drafts ? 0 : behind < 63 ? behind + 1 : 32;
+            plain += 1.0 + (double)good;
+            said += 1 + good;
+        }
+    }
+    mo_step_times_drop(&times);
+    return plain / spent;
+}
+
+/* What a head must process first is part of the cost of its trials, so that short answers, one or many, lose little. One disturbed measurement
+ * does not end the trials. */
+static void a_late_head_costs_little(void **state)
+{
+    (void)state;
+    for (double right = 0.0; right <= 1.0; right += 0.1) {
+        for (int64_t length = 50; length <= 800; length *= 2) {
+            const double one = with_a_late_head(right, 1, length, 1),
+                         many = with_a_late_head(right, 20, length, 1);
+            assert_true(one > 0.975 && many > 0.975);
+        }
+    }
+    assert_true(with_a_late_head(0.97, 1, 4000, 1) > 1.03);
+    assert_true(with_a_late_head(0.97, 1, 4000, 30) > 1.03);
+}
+
+/* A head that looks good by estimates alone must be tried first, when the limit allows it. */
+static void an_untried_head_waits(void **state)
+{
+    (void)state;
+    for (int limited = 0; limited < 2; limited++) {
+        mo_step_times times;
+        mo_depth depth;
+        mo_step_times_init(&times);
+        mo_depth_init(&depth);
+        if (limited) {
+            mo_step_times_limit(&times, 7);
+        }
+        for (int d = 0; d <= MO_DEPTH_DRAFTS; d++) {
+            times.ns[0][d] = 1e6 * (1.0 + 0.05 * d);
+        }
+        mo_depth_wish wish = {
+            .depth = &depth, .class = MO_DEPTH_HEAD, .most = 16, .head = true, .behind = 40};
+        mo_depth_choose(&times, 1, &wish, 1, 80);
+        assert_true(limited ? wish.drafts == 0 : wish.drafts > 0);
+        depth.again = limited; /* a match was right at once; the head still has much to process */
+        wish.drafts = 0;
+        mo_depth_choose(&times, 1, &wish, 1, 80);
+        assert_true(limited ? wish.drafts == 0 : wish.drafts > 0);
         mo_step_times_drop(&times);
     }
 }
@@ -598,6 +694,8 @@ int main(void)
         cmocka_unit_test(what_has_no_head_is_refused),
         cmocka_unit_test(a_plan_counts_heads),
         cmocka_unit_test(a_slow_head_is_not_asked),
+        cmocka_unit_test(a_late_head_costs_little),
+        cmocka_unit_test(an_untried_head_waits),
         cmocka_unit_test(places_are_learned_apart),
         cmocka_unit_test(an_incomplete_head_is_left_out),
         cmocka_unit_test(a_match_is_tried_beside_a_head),

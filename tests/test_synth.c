@@ -74,6 +74,7 @@ static void shapes_have_the_published_size(void **state)
         {"qwen3-30b-a3b", 30.5},
         {"qwen3-next-80b-a3b", 79.7},
         {"qwen3.6-35b-a3b", 34.7},
+        {"qwen3.6-27b", 26.9},
         {"mixtral-8x7b", 46.7},
         {"olmoe-1b-7b", 6.92},
         {"gemma-4-26b-a4b", 25.2},

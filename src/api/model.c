@@ -352,6 +352,9 @@ static mo_status open_engine(mo_model *m, const mo_model_options *o, const mo_ke
     }
     if (status == MO_OK) {
         tell_drafts(m, o);
+        if (o->speculate == MO_SPECULATE_AUTO && !o->draft_model) {
+            mo_step_times_limit(&m->times, mo_spec_layers(spec));
+        }
         m->engine->timed = mo_learning_times(m->learning);
         if (m->expert_device) {
             mo_workers_add(&m->engine->workers, mo_gpu_expert_device_worker(m->expert_device));

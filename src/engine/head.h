@@ -86,6 +86,13 @@ static inline int64_t mo_head_leaves_out(int64_t count)
 void mo_head_follow(mo_head_session *session, const mo_model_spec *spec, const int32_t *tokens, int64_t at,
                     int64_t count, const float *stream);
 
+/* Positions of earlier steps that a head must process before it can guess. 0 for a draft model, which limits them itself. For the thread that steps
+ * the model's session. */
+static inline int64_t mo_head_session_behind(const mo_head_session *session)
+{
+    return !session->head->whole && session->behind && session->later ? session->later - 1 : 0;
+}
+
 /* Request for guesses after a text of `count` tokens, of which the model has computed all but the last. */
 typedef struct mo_head_wish {
     mo_head_session *session;

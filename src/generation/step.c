@@ -83,7 +83,7 @@ static void ask_head(mo_generation_part *parts, mo_depth_wish *wishes, const int
     mo_model *model = parts->generation->model;
     const int64_t began = mo_clock_ns();
     int n = 0;
-    int64_t most, behind = 0;
+    int64_t most, behind = 0, rows = 0;
     for (int k = 0; k < used; k++) {
         const mo_generation *g = parts[of[k]].generation;
         if (wishes[k].head && wishes[k].drafts) {
@@ -102,11 +102,12 @@ static void ask_head(mo_generation_part *parts, mo_depth_wish *wishes, const int
         if (wishes[k].head && wishes[k].drafts) {
             wishes[k].drafts = good ? asked[i].drafts : 0;
             most = wishes[k].drafts > most ? wishes[k].drafts : most;
+            rows += wishes[k].behind;
             i++;
         }
     }
     if (most) {
-        mo_step_times_add_head(&model->times, count, most, (double)(mo_clock_ns() - began - behind),
+        mo_step_times_add_head(&model->times, count, most, (double)(mo_clock_ns() - began - behind), rows,
                                (double)behind);
     }
 }
@@ -127,6 +128,7 @@ static void guess(mo_generation_part *parts, mo_feed *feeds, int count)
         const bool head = s->follows && !s->state.anew; /* it knows nothing about replaced text yet */
         if (may && mo_drafting_look(g->drafting, &model->times, g->tokens, g->count, draft_limit(g), head,
                                     &wishes[used])) {
+            wishes[used].behind = head ? mo_head_session_behind(s->head) : 0;
             of[used++] = i;
         }
     }

@@ -22,6 +22,18 @@
 /* Steps after which the time of one row is measured again; tokens until what does not pay is tried again, at first and at most; and
  * drafts of such a trial, which may take as long as TRIAL_MOST steps without drafts. */
 #define TRIAL_MOST 1.5
+/* Computed drafts that do not pay may cost this part of a step for each step. What is unused is kept for later, up to so many steps.
+ * Matches in a text cost nothing but rows of the step, so they need no limit. */
+#define ALLOWED      0.015
+#define ALLOWED_MOST 32.0
+/* Estimate before the first measurement: a position of an earlier step costs an MTP head this part of a layer's time in a step of one token.
+ * By instructions it is 0.46 with the built-in model, and less where a step reads weights once for many positions; but the first time its
+ * memory is not in the caches. */
+#define FIRST_BEHIND 1.0
+/* The first measurement counts at most as this many times the estimate: if it was disturbed, the next trial is not far. */
+#define FIRST_MOST 2.0
+/* The time that an MTP head takes before its first guess counts as if this many tokens shared it. */
+#define BEHIND_SPREAD 64.0
 enum { PLAIN_AGAIN = 32, FIRST_WAIT = 64, MOST_WAIT = 8192, TRIAL = 4 };
 /* A step with drafts may take this much longer for those who share it; or as long as it wants, if all of them are expected to get at
  * least OWN more tokens by it: then most of their tokens come together with the one before. */
@@ -36,9 +48,10 @@ void mo_step_times_init(mo_step_times *t)
     memset(t->head_ns, 0, sizeof t->head_ns);
     memset(t->plain, 0, sizeof t->plain);
     memset(t->plain_ns, 0, sizeof t->plain_ns);
-    memset(t->plain_count, 0, sizeof t->plain_count);
+    memset(&t->behind_ns, 0, sizeof t->behind_ns);
     t->shared = t->turn = 0;
-    t->spent = t->saved = 0.0;
+    t->spent = t->saved = t->allowance = t->head_part = 0.0;
+    t->first_behind = 0.0;
     for (int i = 0; i < MO_DEPTH_CLASSES; i++) {
         t->tried[i] = PRIOR;
         t->right[i] = PRIOR * first[i];
@@ -47,20 +60,37 @@ void mo_step_times_init(mo_step_times *t)
     pthread_mutex_init(&t->lock, NULL);
 }
 
+void mo_step_times_limit(mo_step_times *t, int layers)
+{
+    t->first_behind = FIRST_BEHIND / (layers > 1 ? layers : 1);
+}
+
 void mo_step_times_drop(mo_step_times *t)
 {
     pthread_mutex_destroy(&t->lock);
 }
 
-/* A step without drafts that was disturbed must not make those with drafts look good. */
-static double least_of_latest(mo_step_times *t, int sequences, double ns)
+/* 0: nothing was measured. */
+static double least_of(const mo_least *l)
 {
-    double *latest = t->plain_ns[sequences - 1], least = ns;
-    latest[t->plain_count[sequences - 1]++ % MO_DEPTH_LATEST] = ns;
-    for (int i = 0; i < MO_DEPTH_LATEST; i++) {
-        least = latest[i] > 0.0 && latest[i] < least ? latest[i] : least;
+    double least = l->ns[0];
+    for (int i = 1; i < MO_DEPTH_LATEST && i < l->count; i++) {
+        least = l->ns[i] < least ? l->ns[i] : least;
     }
     return least;
+}
+
+static void add_latest(mo_least *l, double ns)
+{
+    l->ns[l->count++ % MO_DEPTH_LATEST] = ns;
+}
+
+/* A known time after another measurement; 0: the first one. */
+static double after(double known, double ns)
+{
+    const double kept = ns > known ? LONGER_KEPT : SHORTER_KEPT;
+    const double bounded = ns > LONGER_MOST * known ? LONGER_MOST * known : ns;
+    return known > 0.0 ? kept * known + (1.0 - kept) * bounded : ns;
 }
 
 void mo_step_times_add(mo_step_times *t, int sequences, int64_t drafts, int64_t accepted, double ns)
@@ -72,31 +102,43 @@ void mo_step_times_add(mo_step_times *t, int sequences, int64_t drafts, int64_t 
     double *known = &t->ns[sequences - 1][drafts];
     bool *seen = &t->seen[sequences - 1][drafts];
     if (!drafts) {
-        *known = least_of_latest(t, sequences, ns);
+        /* a disturbed step without drafts must not make those with drafts look good */
+        add_latest(&t->plain_ns[sequences - 1], ns);
+        *known = least_of(&t->plain_ns[sequences - 1]);
     } else if (*seen) {
-        const double kept = ns > *known ? LONGER_KEPT : SHORTER_KEPT;
-        const double bounded = ns > LONGER_MOST * *known ? LONGER_MOST * *known : ns;
-        *known = *known > 0.0 ? kept * *known + (1.0 - kept) * bounded : ns;
+        const double most =
+            (double)(1 + drafts) * t->ns[sequences - 1][0]; /* a longer first one was disturbed */
+        *known = after(*known, *known <= 0.0 && most > 0.0 && ns > most ? most : ns);
     }
     *seen = true;
     t->plain[sequences - 1] = drafts ? t->plain[sequences - 1] + 1 : 0;
     t->shared += sequences > 1;
     t->spent += ns;
     const double plain = t->ns[sequences - 1][0];
+    t->allowance = t->allowance + ALLOWED < ALLOWED_MOST ? t->allowance + ALLOWED : ALLOWED_MOST;
     t->saved += drafts && plain > 0.0 ? plain * (double)(sequences + accepted) / sequences - ns : 0.0;
     pthread_mutex_unlock(&t->lock);
 }
 
-void mo_step_times_add_head(mo_step_times *t, int sequences, int64_t drafts, double ns, double behind_ns)
+void mo_step_times_add_head(mo_step_times *t, int sequences, int64_t drafts, double ns, int64_t behind,
+                            double behind_ns)
 {
     if (sequences < 1 || sequences > MO_DEPTH_TOGETHER || drafts < 1) {
         return;
     }
     pthread_mutex_lock(&t->lock);
-    double *known = &t->head_ns[sequences - 1];
-    const double each = ns / (double)drafts, kept = each > *known ? LONGER_KEPT : SHORTER_KEPT;
-    const double bounded = each > LONGER_MOST * *known ? LONGER_MOST * *known : each;
-    *known = *known > 0.0 ? kept * *known + (1.0 - kept) * bounded : each;
+    const double plain = t->ns[sequences - 1][0];
+    double *known = &t->head_ns[sequences - 1], each = ns / (double)drafts;
+    if (*known <= 0.0 && plain > 0.0 && each > plain) {
+        each = plain; /* so long a guess does not pay, and a disturbed measurement is soon corrected */
+    }
+    *known = after(*known, each);
+    t->head_part = plain > 0.0 ? *known / plain : t->head_part;
+    if (behind > 0) {
+        const double most = FIRST_MOST * t->first_behind * plain / sequences;
+        each = behind_ns / (double)behind;
+        add_latest(&t->behind_ns, !t->behind_ns.count && most > 0.0 && each > most ? most : each);
+    }
     t->spent += ns + behind_ns;
     t->saved -= ns + behind_ns;
     pthread_mutex_unlock(&t->lock);
@@ -110,24 +152,40 @@ double mo_step_times_gain(mo_step_times *t)
     return gain;
 }
 
+/* The most drafts of a step that was measured; 0: none. */
+static int64_t last_measured(const double *ns)
+{
+    int64_t last = MO_DEPTH_DRAFTS;
+    while (last > 0 && ns[last] <= 0.0) {
+        last--;
+    }
+    return last;
+}
+
+/* The most drafts that a step may have: about twice the most that were measured, because the line to them says little about many more. */
+static int64_t furthest(int64_t last)
+{
+    return 2 * last + 1 < MO_DEPTH_DRAFTS ? 2 * last + 1 : MO_DEPTH_DRAFTS;
+}
+
 /* Times of steps with 0 .. most drafts: as measured, between two measured ones on the line between them, and behind the last on the line
  * from the first to it. */
-static void fill(const double *ns, int sequences, double *out, int64_t most)
+static void fill(const double *ns, int64_t last, int sequences, double *out, int64_t most)
 {
     int64_t low = 0;
     out[0] = ns[0];
     for (int64_t n = 1; n <= most; n++) {
         int64_t high = n;
-        while (high <= MO_DEPTH_DRAFTS && ns[high] <= 0.0) {
+        while (high <= last && ns[high] <= 0.0) {
             high++;
         }
-        if (high <= MO_DEPTH_DRAFTS) {
+        if (high <= last) {
             out[n] = ns[low] + (ns[high] - ns[low]) * (double)(n - low) / (double)(high - low);
+            low = high == n ? n : low;
         } else {
             const double slope = low > 0 ? (ns[low] - ns[0]) / (double)low : FIRST_SLOPE * ns[0] / sequences;
             out[n] = ns[low] + (slope > 0.0 ? slope : 0.0) * (double)(n - low);
         }
-        low = high == n ? n : low;
     }
 }
 
@@ -221,18 +279,28 @@ static double head_time(const mo_step_times *t, const double *ns, int sequences,
     for (int i = 0; i < count; i++) {
         most = wishes[i].head && drafts[i] > most ? drafts[i] : most;
     }
-    return (double)most * (known > 0.0 ? known : FIRST_HEAD * ns[0]);
+    const double part = t->head_part > 0.0 ? t->head_part : FIRST_HEAD;
+    return (double)most * (known > 0.0 ? known : part * ns[0]);
 }
 
-/* As many drafts as a step may have whose time is not measured: about twice as many as the longest that was, because the line to it says
- * little of what is far behind. */
-static int64_t furthest(const double *measured)
+/* Time that they take before that for positions of earlier steps. */
+static double behind_time(const mo_step_times *t, const double *ns, int sequences,
+                          const mo_depth_wish *wishes, const int64_t *drafts, int count)
 {
-    int64_t most = MO_DEPTH_DRAFTS;
-    while (most > 0 && measured[most] <= 0.0) {
-        most--;
+    const double each = t->behind_ns.count ? least_of(&t->behind_ns) : t->first_behind * ns[0] / sequences;
+    int64_t behind = 0;
+    for (int i = 0; i < count; i++) {
+        behind += wishes[i].head && drafts[i] ? wishes[i].behind : 0;
     }
-    return 2 * most + 1 < MO_DEPTH_DRAFTS ? 2 * most + 1 : MO_DEPTH_DRAFTS;
+    return (double)behind * each;
+}
+
+/* A head that was never measured needs a trial first; and before it may be used again, what it costs to process earlier positions must be
+ * allowed, because the text may not be worth it for long. */
+static bool is_allowed(const mo_step_times *t, double plain, double guessing, double before)
+{
+    return guessing <= 0.0 || t->first_behind <= 0.0 ||
+           (t->head_part > 0.0 && (before <= 0.0 || before <= t->allowance * plain));
 }
 
 /* Takes the best of all offers that give more tokens per time than *best. */
@@ -243,11 +311,14 @@ static void take_best(const mo_step_times *t, const double *ns, int sequences, m
     for (int i = 0; i < count; i++) {
         o.next[i] = acceptance(wishes[i].depth, t, wishes[i].class, 0);
     }
-    const int64_t most = furthest(t->ns[sequences - 1]);
+    const int64_t most = furthest(last_measured(t->ns[sequences - 1]));
     for (int64_t k = 1; k <= most && give_one(&o, wishes, count); k++) {
-        const double took = ns[k] + head_time(t, ns, sequences, wishes, o.drafts, count);
-        if (o.tokens / took > *best && is_bearable(&o, count, sequences, took / ns[0])) {
-            *best = o.tokens / took;
+        const double guessing = head_time(t, ns, sequences, wishes, o.drafts, count), took = ns[k] + guessing;
+        const double before = behind_time(t, ns, sequences, wishes, o.drafts, count);
+        const double rate = o.tokens / (took + before * o.tokens / (BEHIND_SPREAD * sequences));
+        if (rate > *best && is_allowed(t, ns[0], guessing, before) &&
+            is_bearable(&o, count, sequences, took / ns[0])) {
+            *best = rate;
             take_offer(&o, wishes, count);
         }
     }
@@ -321,6 +392,25 @@ static mo_depth_wish *source_at(mo_depth_wish *wishes, int count, int64_t turn)
     return wishes;
 }
 
+/* Number of drafts of a trial. *took: time of its step and guesses; *cost: if all are wrong, in steps without drafts. */
+static int64_t trial_of(const mo_step_times *t, const double *ns, int sequences, const mo_depth_wish *wish,
+                        int64_t rows, double *took, double *cost)
+{
+    int64_t most = wish->most < TRIAL ? wish->most : TRIAL;
+    most = most < rows ? most : rows - 1;
+    while (most > 1 && ns[most] + head_time(t, ns, sequences, wish, &most, 1) > TRIAL_MOST * ns[0]) {
+        most--;
+    }
+    *took = ns[most] + head_time(t, ns, sequences, wish, &most, 1);
+    *cost = (*took + behind_time(t, ns, sequences, wish, &most, 1)) / ns[0] - 1.0;
+    return most;
+}
+
+static bool is_too_much(const mo_step_times *t, const mo_depth_wish *wish, double cost)
+{
+    return wish->head && t->first_behind > 0.0 && cost > t->allowance;
+}
+
 /* Something that does not pay as far as is known, to know more: by a session alone after so many tokens, by several after so many
  * steps of the model. */
 static void try_some(mo_step_times *t, const double *ns, int sequences, mo_depth_wish *wishes, int count,
@@ -329,18 +419,22 @@ static void try_some(mo_step_times *t, const double *ns, int sequences, mo_depth
     mo_depth *d = wishes[0].depth;
     const int64_t now = sequences > 1 ? t->shared : d->tokens;
     int64_t *next = sequences > 1 ? &t->next : &d->next, *wait = sequences > 1 ? &t->wait : &d->wait;
+    double took, cost;
     const bool due = now >= *next, again = d->again;
     d->again = false;
     if (!(due || again) || rows < 2) {
         return;
     }
     mo_depth_wish *wish = source_at(wishes, count, sequences > 1 ? t->turn : d->turn);
-    int64_t most = wish->most < TRIAL ? wish->most : TRIAL;
-    most = most < rows ? most : rows - 1;
-    while (most > 1 && ns[most] + head_time(t, ns, sequences, wish, &most, 1) > TRIAL_MOST * ns[0]) {
-        most--;
+    int64_t most = trial_of(t, ns, sequences, wish, rows, &took, &cost);
+    if (due && is_too_much(t, wish, cost) && wish->match_most) {
+        take_match(wish);
+        most = trial_of(t, ns, sequences, wish, rows, &took, &cost);
     }
-    const double took = ns[most] + head_time(t, ns, sequences, wish, &most, 1);
+    /* An MTP head that has just guessed right has no earlier positions to process. */
+    if ((due || wish->behind) && is_too_much(t, wish, cost)) {
+        return; /* later */
+    }
     if (!due && (double)(1 + most) * ns[0] < LEAST_GAIN * took) {
         return; /* it would not pay even if all were right */
     }
@@ -351,6 +445,24 @@ static void try_some(mo_step_times *t, const double *ns, int sequences, mo_depth
     wish->drafts = most;
     wish->depth->trying = sequences == 1;
     t->turn += sequences > 1;
+}
+
+/* Computed drafts cost this; those that are accepted are worth so much, which is added to the allowance again. */
+static void charge(mo_step_times *t, const double *ns, int sequences, const mo_depth_wish *wishes, int count)
+{
+    int64_t drafts[MO_DEPTH_TOGETHER], all = 0;
+    bool head = false;
+    for (int i = 0; i < count; i++) {
+        drafts[i] = wishes[i].drafts;
+        all += drafts[i];
+        wishes[i].depth->worth = wishes[i].head && drafts[i] ? 1.0 / sequences : 0.0;
+        head = head || wishes[i].depth->worth > 0.0;
+    }
+    if (head) {
+        const double took = ns[all] + head_time(t, ns, sequences, wishes, drafts, count) +
+                            behind_time(t, ns, sequences, wishes, drafts, count);
+        t->allowance -= took / ns[0] - 1.0;
+    }
 }
 
 void mo_depth_choose(mo_step_times *t, int sequences, mo_depth_wish *wishes, int count, int64_t rows)
@@ -367,10 +479,12 @@ void mo_depth_choose(mo_step_times *t, int sequences, mo_depth_wish *wishes, int
     }
     pthread_mutex_lock(&t->lock);
     if (t->ns[sequences - 1][0] > 0.0 && t->plain[sequences - 1] < PLAIN_AGAIN) {
-        fill(t->ns[sequences - 1], sequences, ns, MO_DEPTH_DRAFTS);
+        const int64_t last = last_measured(t->ns[sequences - 1]), far = furthest(last);
+        fill(t->ns[sequences - 1], last, sequences, ns, far > TRIAL ? far : TRIAL);
         if (!take_best_way(t, ns, sequences, wishes, count, rows, LEAST_GAIN * sequences / ns[0])) {
             try_some(t, ns, sequences, wishes, count, rows);
         }
+        charge(t, ns, sequences, wishes, count);
     }
     pthread_mutex_unlock(&t->lock);
     for (int i = 0; i < count; i++) {
@@ -382,6 +496,8 @@ void mo_depth_learn(mo_depth *d, mo_step_times *t, int class, int64_t drafted, i
 {
     pthread_mutex_lock(&t->lock);
     d->tokens += 1 + accepted;
+    t->allowance += (double)accepted * d->worth;
+    d->worth = 0.0;
     /* Those behind the first wrong one say nothing. */
     for (int64_t i = 0; i < drafted && i <= accepted; i++) {
         const int c = mo_depth_class_at(class, i);

@@ -18,19 +18,29 @@ enum {
     MO_DEPTH_LATEST = 4,
 };
 
+/* The least of the latest measurements: a disturbed one does not count. */
+typedef struct mo_least {
+    double ns[MO_DEPTH_LATEST];
+    int64_t count;
+} mo_least;
+
 /* Of a model; any thread. Times of steps with one new token of every sequence, and drafts. */
 typedef struct mo_step_times {
     pthread_mutex_t lock;
     double ns[MO_DEPTH_TOGETHER][MO_DEPTH_DRAFTS + 1]; /* by sequences - 1 and drafts; 0: not measured yet */
     /* The latest steps without drafts; the shortest counts. */
-    double plain_ns[MO_DEPTH_TOGETHER][MO_DEPTH_LATEST];
-    int64_t plain_count[MO_DEPTH_TOGETHER];
+    mo_least plain_ns[MO_DEPTH_TOGETHER];
     /* True after the first step of a kind, which is not measured: a device may build its program in it. */
     bool seen[MO_DEPTH_TOGETHER][MO_DEPTH_DRAFTS + 1];
     int64_t plain[MO_DEPTH_TOGETHER];  /* steps since one without drafts was measured */
     double head_ns[MO_DEPTH_TOGETHER]; /* one guess of an MTP head by sequences - 1; 0: not measured yet */
-    int64_t shared, next, wait;        /* steps of several sequences; their trials, as in mo_depth */
-    int64_t turn;                      /* number of trials, which selects the source to try */
+    /* An MTP head processes a position of an earlier step: measured; and before that, as a part of a step of one sequence. */
+    mo_least behind_ns;
+    double first_behind;        /* 0: computed drafts are not limited */
+    double head_part;           /* the latest time of a guess as a part of such a step; 0: not measured yet */
+    double allowance;           /* what computed drafts may cost at the moment, in steps without drafts */
+    int64_t shared, next, wait; /* steps of several sequences; their trials, as in mo_depth */
+    int64_t turn;               /* number of trials, which selects the source to try */
     /* Drafts of all sessions, the initial estimate of a new session. */
     double right[MO_DEPTH_CLASSES], tried[MO_DEPTH_CLASSES];
     double spent, saved; /* time of steps; additional time without drafts */
@@ -38,10 +48,14 @@ typedef struct mo_step_times {
 
 void mo_step_times_init(mo_step_times *times);
 void mo_step_times_drop(mo_step_times *times);
+/* Limits what computed drafts may cost where they do not pay, for users who did not ask for them. layers: the model's; an MTP head is
+ * about one more. Before the first step. */
+void mo_step_times_limit(mo_step_times *times, int layers);
 /* Adds a step. accepted: number of accepted drafts. */
 void mo_step_times_add(mo_step_times *times, int sequences, int64_t drafts, int64_t accepted, double ns);
-/* Adds the guesses of an MTP head before such a step. behind_ns: additional time for positions of earlier steps. */
-void mo_step_times_add_head(mo_step_times *times, int sequences, int64_t drafts, double ns, double behind_ns);
+/* Adds the guesses of an MTP head before such a step. behind_ns: additional time for `behind` positions of earlier steps. */
+void mo_step_times_add_head(mo_step_times *times, int sequences, int64_t drafts, double ns, int64_t behind,
+                            double behind_ns);
 /* Estimated speed with drafts over speed without; 1: not measured. */
 double mo_step_times_gain(mo_step_times *times);
 
@@ -51,6 +65,7 @@ typedef struct mo_depth {
     double right[MO_DEPTH_CLASSES], tried[MO_DEPTH_CLASSES];
     int64_t tokens, next, wait; /* number of tokens; position of the next trial; tokens between trials */
     int64_t turn;               /* number of trials */
+    double worth;               /* steps that each accepted one of the latest computed drafts saves */
     bool trying;                /* the latest drafts were a trial */
     bool again;                 /* all drafts of the latest trial were accepted */
 } mo_depth;
@@ -74,6 +89,7 @@ typedef struct mo_depth_wish {
     int class;
     int64_t least, most; /* limits; fewer than `least` become 0 */
     bool given;          /* take `most` regardless of cost */
+    int64_t behind;      /* positions of earlier steps that the MTP head must process first */
     bool head;           /* an MTP head guesses them; false in the result if the match is used instead */
     int match_class;     /* class of a match in the text */
     int64_t match_most;  /* number of tokens of the match; 0: no match */

@@ -289,6 +289,10 @@ static const mo_shape shapes[] = {
      .width = 4096, .heads = 32, .kv_heads = 8, .head = 128, .ffn = 21504, .vocabulary = 131072,
      .context = 8192, .epsilon = 1e-5f, .blocks = "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
      .conv_kernel = 4, .state = 128, .key_groups = 8, .value_heads = 128, .inner = 8192},
+    {.name = "qwen3.6-27b", .title = "Qwen3.6 27B", .architecture = "qwen35", .layers = 64, .width = 5120,
+     .heads = 24, .kv_heads = 4, .head = 256, .rotated = 64, .ffn = 17408, .vocabulary = 248320,
+     .context = 262144, .rope_base = 1e7f, .epsilon = 1e-6f, .full_interval = 4, .conv_kernel = 4,
+     .state = 128, .key_groups = 16, .value_heads = 48, .inner = 6144},
 };
 /* clang-format on */
 
@@ -825,6 +829,7 @@ static const family families[] = {
      {attention, attention_bias, attention_output_bias, sinks, post_attention_norm, experts, expert_bias}},
     {"qwen3next", {spec}, {hybrid, delta_joint, head_norm, post_attention_norm, experts, shared}},
     {"qwen35moe", {spec}, {hybrid, delta_apart, head_norm, post_attention_norm, experts, shared}},
+    {"qwen35", {spec}, {hybrid, delta_apart, head_norm, post_attention_norm, dense}},
     {"qwen2moe", {spec}, {attention, attention_bias, ffn_norm, experts, shared}},
     {"olmoe", {spec}, {attention, whole_norm, ffn_norm, experts}},
     {"gemma4", {spec, gemma_spec}, {gemma_attention, ffn_norm, dense, gemma_ffn}},
@@ -1312,9 +1317,10 @@ static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
         mo_gguf_put_array(w, "qwen3vlmoe.rope.dimension_sections", MO_VALUE_I32, sections, 4);
         mo_gguf_put_u32(w, "qwen3vlmoe.n_deepstack_layers", 3);
     }
-    if (strcmp(s->architecture, "qwen35moe") == 0) {
+    if (strcmp(s->architecture, "qwen35moe") == 0 || strcmp(s->architecture, "qwen35") == 0) {
         static const int32_t sections[4] = {11, 11, 10, 0};
-        mo_gguf_put_array(w, "qwen35moe.rope.dimension_sections", MO_VALUE_I32, sections, 4);
+        snprintf(key, sizeof key, "%s.rope.dimension_sections", s->architecture);
+        mo_gguf_put_array(w, key, MO_VALUE_I32, sections, 4);
     }
 }
 
