@@ -363,6 +363,7 @@ static void arguments_of_sessions(void **state)
     ARGUMENT(mo_session_adapt(session, &use, 1, &err), "`adapter`");
     ARGUMENT(mo_session_adapt(session, &use, -1, &err), "`count`");
     ARGUMENT(mo_session_discover(session, tokens, -1, &experts, &err), "`count`");
+    ARGUMENT(mo_session_discover(session, unknown, 2, &experts, &err), "`tokens`");
     nothing_is_wrong();
 }
 
@@ -493,6 +494,28 @@ static void options_of_generations(void **state)
     o.tools = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]";
     o.tool_choice = "g";
     refused("a choice that is no tool", generates(&o), "`tool_choice`");
+    nothing_is_wrong();
+}
+
+/* Whatever is put around a grammar, its errors have its own lines. */
+static void lines_of_grammars(void **state)
+{
+    static const char *const wrong_ones[] = {"root ::= item\nitem ::= other", "root ::= [z-a]",
+                                             "root ::= \"a\nb ::= c", "item ::= \"a\"",
+                                             "\n\n  root ::= (\"a\""};
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong_ones / sizeof *wrong_ones; i++) {
+        mo_generation_options o = mo_generation_options_default();
+        mo_error alone;
+        o.grammar = wrong_ones[i];
+        o.raw = true;
+        refused(wrong_ones[i], generates(&o), "`grammar`: ");
+        alone = err;
+        o.raw = false;
+        refused(wrong_ones[i], generates(&o), alone.detail);
+        o.tools = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]";
+        refused(wrong_ones[i], generates(&o), alone.detail);
+    }
     nothing_is_wrong();
 }
 
@@ -666,13 +689,13 @@ static void arguments_of_tools(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_of_models),       cmocka_unit_test(lists_of_models),
-        cmocka_unit_test(options_of_learning),     cmocka_unit_test(arguments_about_models),
-        cmocka_unit_test(options_of_prompts),      cmocka_unit_test(arguments_of_sessions),
-        cmocka_unit_test(options_of_sampling),     cmocka_unit_test(biases),
-        cmocka_unit_test(options_of_generations),  cmocka_unit_test(arguments_of_generations),
-        cmocka_unit_test(arguments_of_statistics), cmocka_unit_test(options_of_tools),
-        cmocka_unit_test(arguments_of_tools),
+        cmocka_unit_test(options_of_models),      cmocka_unit_test(lists_of_models),
+        cmocka_unit_test(options_of_learning),    cmocka_unit_test(arguments_about_models),
+        cmocka_unit_test(options_of_prompts),     cmocka_unit_test(arguments_of_sessions),
+        cmocka_unit_test(options_of_sampling),    cmocka_unit_test(biases),
+        cmocka_unit_test(options_of_generations), cmocka_unit_test(arguments_of_generations),
+        cmocka_unit_test(lines_of_grammars),      cmocka_unit_test(arguments_of_statistics),
+        cmocka_unit_test(options_of_tools),       cmocka_unit_test(arguments_of_tools),
     };
     return cmocka_run_group_tests_name("arguments", tests, open_model, close_model);
 }

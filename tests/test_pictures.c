@@ -212,7 +212,7 @@ static void sequences_that_do_not_fit_are_refused(void **state)
     f.image_count = 1;
     refuse(&f, MO_EINVAL, "more pictures than the 1");
     f.image_count = 0;
-    refuse(&f, MO_EINVAL, "but the vocabulary has");
+    refuse(&f, MO_EINVAL, "not in the vocabulary");
     f = feed_of(e, s, list, 0);
     f.images = NULL;
     refuse(&f, MO_EINVAL, "NULL");

@@ -84,6 +84,7 @@ static const struct {
     {"`thought_tokens`", "the tokens of thought"},
     {"`threads`", "--threads"},
     {"`timeout_s`", "--rank-timeout"},
+    {"`tokens`", "the text"},
     {"`tool_choice`", "the choice of tools"},
     {"`tools`", "tools"},
     {"`top_p`", "--top-p"},

@@ -138,9 +138,8 @@ static mo_status check_tokens(const int32_t *tokens, int64_t count, int64_t voca
 {
     for (int64_t i = 0; i < count; i++) {
         if ((tokens[i] < 0 && !pictures) || tokens[i] >= vocab) {
-            return mo_refuse_member(err, "mo_feed", "tokens",
-                                    "has token %d, but the vocabulary has %lld tokens", tokens[i],
-                                    (long long)vocab);
+            return mo_fail(err, MO_EINVAL, "`tokens`: token %d is not in the vocabulary of %lld tokens",
+                           tokens[i], (long long)vocab);
         }
     }
     return MO_OK;
