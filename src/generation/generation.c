@@ -201,6 +201,10 @@ static mo_status check_prompt(const mo_generation *g, const mo_session *session,
                        (long long)count, (long long)session->state.context);
     }
     for (int64_t i = 0; i < count; i++) {
+        if (tokens[i] < 0 && g->model->encoder && !g->image_count) {
+            return mo_refuse(err, "tokens", "mo_generation_prompt",
+                             "has the rows of pictures; call mo_generation_images() with them first");
+        }
         if ((tokens[i] < 0 && !g->image_count) || tokens[i] >= g->set.vocab) {
             return mo_refuse(err, "tokens", "mo_generation_prompt",
                              "has token %d, but the vocabulary has %lld tokens", tokens[i],
