@@ -273,7 +273,7 @@ typedef struct mo_chat_options {
     size_t size;
     mo_thinking thinking;      /* sets enable_thinking and thinking in templates */
     const char *effort;        /* reasoning_effort: "low", "medium" or "high" for harmony; NULL: not set */
-    const char *date;          /* date for formats that show it, YYYY-MM-DD; NULL: the clock's; "": none */
+    const char *date;          /* for formats that show it, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss; NULL: the clock's; "": none */
     bool no_prompt;            /* do not start the assistant's turn at the end */
     const char *chat_template; /* replaces the model's template and answer format; NULL: the model's */
     size_t tokens_most;        /* produce only this many tokens; 0: all */
@@ -396,7 +396,7 @@ typedef struct mo_generation mo_generation;
 /* clang-format off */
 typedef struct mo_logit_bias {
     int32_t token;
-    float bias; /* added to the token's logit; -INFINITY forbids it */
+    float bias; /* finite: added to the token's logit; -INFINITY forbids it */
 } mo_logit_bias;
 typedef struct mo_generation_options {
     size_t size;

@@ -717,7 +717,7 @@ static void test_suppressed(void **state)
     const int32_t other = atoi(output);
     char command[256]; /* what the user says of a token is stronger than what the vocabulary says */
     snprintf(command, sizeof command,
-             "run one-token.gguf -p the --raw -n 5 --temp 0 --quiet --logit-bias %d:inf", other);
+             "run one-token.gguf -p the --raw -n 5 --temp 0 --quiet --logit-bias %d:1000", other);
     assert_int_equal(run(command), 0);
     assert_string_equal(output, "zzzzz\n");
     snprintf(command, sizeof command,

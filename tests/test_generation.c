@@ -480,7 +480,7 @@ static void mistakes_are_named(void **state)
         const char *says;
     } cases[] = {
 #define WITH(...) {.size = sizeof(mo_generation_options), .max_tokens = 1, .thought_tokens = -1, __VA_ARGS__}
-        {WITH(.top_p = 2.0f, .repeat_penalty = 1), MO_EINVAL, "top-p"},
+        {WITH(.top_p = 2.0f, .repeat_penalty = 1), MO_EINVAL, "`top_p`"},
         {WITH(.top_p = 1.0f, .repeat_penalty = 1, .temperature = -1.0f), MO_EINVAL, "temperature"},
         {WITH(.top_p = 1.0f, .repeat_penalty = 1, .bias = &far, .bias_count = 1), MO_EINVAL, "vocabulary"},
         {WITH(.top_p = 1.0f, .repeat_penalty = 1, .stop = &empty, .stop_count = 1), MO_EINVAL, "empty"},

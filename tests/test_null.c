@@ -270,7 +270,7 @@ static void members_are_required_too(void **state)
     mo_sampler_options sampling = mo_sampler_options_default();
     sampling.bias_count = 1;
     assert_int_equal(mo_sampler_open(&sampling, 1, &sampler, &err), MO_EINVAL);
-    assert_non_null(strstr(err.detail, "biases is NULL"));
+    assert_non_null(strstr(err.detail, "`bias` is NULL"));
     options.adapter_count = 1;
     assert_int_equal(mo_model_open(MODEL, &options, &model, &err), MO_EINVAL);
     assert_non_null(strstr(err.detail, "`adapters` is NULL"));
@@ -282,7 +282,7 @@ static void members_are_required_too(void **state)
     assert_int_equal(mo_session_open(model, NULL, &session, &err), MO_OK);
     mo_feed feed = {.size = sizeof feed, .session = session, .count = 1};
     assert_int_equal(mo_session_feed(&feed, 1, &err), MO_EINVAL);
-    assert_non_null(strstr(err.detail, "tokens of a feed are NULL"));
+    assert_non_null(strstr(err.detail, "`tokens` of mo_feed is NULL"));
     feed.tokens = one_token;
     assert_int_equal(mo_session_feed(&feed, 1, &err), MO_OK);
     mo_session_close(session);

@@ -198,10 +198,10 @@ static void refused(void **state)
     mo_error err;
     static const char *many[257];
     assert_int_equal(mo_stop_open((const char *const[]){"a", ""}, 2, &stop, &err), MO_EINVAL);
-    check_says(&err, "stop string 2 is empty");
+    check_says(&err, "string 2 of `stop` is empty");
     assert_null(stop);
     assert_int_equal(mo_stop_open((const char *const[]){"a", "b\xFF"}, 2, &stop, &err), MO_EINVAL);
-    check_says(&err, "stop string 2 is not UTF-8 at byte 2");
+    check_says(&err, "string 2 of `stop` is not UTF-8 at byte 2");
     assert_int_equal(mo_stop_open((const char *const[]){NULL}, 1, &stop, NULL), MO_EINVAL);
     for (size_t i = 0; i < 257; i++) {
         many[i] = "a";

@@ -46,6 +46,10 @@ mo_status mo_adapter_open(mo_model *model, const char *path, mo_adapter **out, m
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, model, path, out)
     *out = NULL;
+    const mo_status status = mo_check_path(path, "path", __func__, err);
+    if (status != MO_OK) {
+        return status;
+    }
     if (model->cluster) {
         return mo_fail(err, MO_EUNSUPPORTED,
                        "a model divided among ranks keeps the `adapters` it "

@@ -41,7 +41,11 @@ mo_status mo_file_open(const char *path, mo_file **out, mo_error *err)
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, path, out)
     *out = NULL;
-    mo_file *file = calloc(1, sizeof *file);
+    const mo_status named = mo_check_path(path, "path", __func__, err);
+    mo_file *file = named == MO_OK ? calloc(1, sizeof *file) : NULL;
+    if (named != MO_OK) {
+        return named;
+    }
     if (!file) {
         return mo_fail(err, MO_ENOMEM, "%s: out of memory while opening it", path);
     }

@@ -401,10 +401,19 @@ mo_status mo_images_place(mo_image *const *images, int image_count, const int32_
     MO_REQUIRE(err, out, out_count)
     size_t all = count, marks = 0;
     *out = NULL;
-    if ((count > 0 && !ids) || (image_count > 0 && !images) || image_count < 0) {
-        return mo_fail(err, MO_EINVAL, "the ids and the pictures of a sequence must be given");
+    if (count > 0) {
+        MO_REQUIRE(err, ids)
+    }
+    if (image_count < 0) {
+        return MO_REFUSE(err, "image_count", "must be 0 or more, not %d", image_count);
+    }
+    if (image_count > 0) {
+        MO_REQUIRE(err, images)
     }
     for (int i = 0; i < image_count; i++) {
+        if (!images[i]) {
+            return MO_REFUSE(err, "images", "has NULL as picture %d; it must be given", i + 1);
+        }
         all += (size_t)mo_image_rows(images[i]) - 1;
     }
     for (size_t i = 0; i < count; i++) {
@@ -553,6 +562,10 @@ mo_status mo_images_tokenize(const mo_model *model, const char *text, size_t len
     MO_REQUIRE(err, model, list, count)
     if (length > 0) {
         MO_REQUIRE(err, text)
+    }
+    const mo_status status = mo_model_check_flags(flags, __func__, err);
+    if (status != MO_OK) {
+        return status;
     }
     if (!model->encoder || !model->tokenizer) {
         return mo_tokenize(model, text, length, flags, list, count, err);

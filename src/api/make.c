@@ -115,7 +115,10 @@ mo_status mo_synth(const char *name, const char *path, const mo_synth_options *o
     const mo_shape *shape;
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, name, path)
-    mo_status status = mo_options_read(&o, sizeof o, options, "mo_synth_options", err);
+    mo_status status = mo_check_path(path, "path", __func__, err);
+    if (status == MO_OK) {
+        status = mo_options_read(&o, sizeof o, options, "mo_synth_options", err);
+    }
     if (status == MO_OK) {
         status = find_shape(name, &shape, err);
     }
@@ -217,6 +220,12 @@ mo_status mo_quantize_reported(const char *source, const char *path, const mo_qu
 mo_status mo_quantize(const char *source, const char *path, const mo_quantize_options *options,
                       mo_progress_fn progress, void *user, mo_error *err)
 {
+    MO_OWN_ERROR(err)
     MO_REQUIRE(err, source, path)
-    return mo_quantize_reported(source, path, options, progress, user, NULL, 0, err);
+    mo_status status = mo_check_path(source, "source", __func__, err);
+    if (status == MO_OK) {
+        status = mo_check_path(path, "path", __func__, err);
+    }
+    return status == MO_OK ? mo_quantize_reported(source, path, options, progress, user, NULL, 0, err)
+                           : status;
 }

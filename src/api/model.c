@@ -561,7 +561,10 @@ mo_status mo_model_open(const char *path, const mo_model_options *options, mo_mo
 {
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, path, out)
-    return open_model(path, options, (mo_layer_range){0}, (mo_expert_range){0}, out, err);
+    *out = NULL;
+    const mo_status status = mo_check_path(path, "path", __func__, err);
+    return status == MO_OK ? open_model(path, options, (mo_layer_range){0}, (mo_expert_range){0}, out, err)
+                           : status;
 }
 
 mo_status mo_model_open_part(const char *path, const mo_model_options *options, mo_layer_range range,

@@ -115,6 +115,8 @@ mo_status mo_image_open_pixels(mo_model *model, const mo_image_info *info, const
 mo_status mo_model_tokenize_pictures(const mo_model *model, const char *text, size_t length, unsigned flags,
                                      const uint8_t *input, size_t most, int32_t **ids, size_t *count,
                                      mo_error *err);
+/* MO_EINVAL if there are unknown ones among them. */
+mo_status mo_model_check_flags(int flags, const char *function, mo_error *err);
 unsigned mo_model_token_flags(int flags); /* converts mo_token_flags to the tokenizer's (text.c) */
 
 /* Starts publishing the engine's counters. The engine is open and no step runs yet. */

@@ -358,6 +358,14 @@ mo_status mo_plan_file(const char *path, const mo_model_options *options, const 
         status = mo_options_read(&more, sizeof more, extra, "mo_plan_extra", err);
     }
     if (status == MO_OK) {
+        status = mo_check_file(more.machine, "machine", err);
+    }
+    if (status == MO_OK && more.pc_ram_bytes < 0) {
+        status =
+            mo_fail(err, MO_EINVAL, "`pc_ram_bytes` must be a size (or 0 for this machine's RAM), not %lld",
+                    (long long)more.pc_ram_bytes);
+    }
+    if (status == MO_OK) {
         status = plan_file(path, &o, &more, report, err);
     }
     if (status == MO_OK) {

@@ -15,13 +15,15 @@ mo_status mo_plan_open(const char *path, const mo_model_options *options, const 
 {
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, path, out)
-    mo_plan *p = calloc(1, sizeof *p);
     *out = NULL;
+    mo_status status = mo_check_path(path, "path", __func__, err);
+    mo_plan *p = status == MO_OK ? calloc(1, sizeof *p) : NULL;
     if (!p) {
-        return mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
+        return status != MO_OK ? status
+                               : mo_fail(err, MO_ENOMEM, "out of memory for a plan; free some and try again");
     }
     mo_plan_report *r = &p->look.report;
-    const mo_status status = mo_plan_file(path, options, extra, r, sizeof *r, err);
+    status = mo_plan_file(path, options, extra, r, sizeof *r, err);
     if (status != MO_OK) {
         free(p);
         return status;

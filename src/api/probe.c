@@ -1,6 +1,7 @@
 /* The public API of probing: translates between moraine_tools.h and plan/. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/model.h"
 #include "base/growing.h"
@@ -43,6 +44,8 @@ static mo_status probe_files(const mo_probe_options *o, mo_device *device, mo_pr
     return status;
 }
 
+enum { THREADS_MOST = 1024 };
+
 static const mo_probe_options defaults = {.size = sizeof(mo_probe_options)};
 
 void mo_probe_options_init(mo_probe_options *options, size_t size)
@@ -59,6 +62,16 @@ mo_status mo_probe(const mo_probe_options *options, mo_probe_report *out, size_t
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, out)
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_probe_options", err);
+    if (status == MO_OK && (o.threads < 0 || o.threads > THREADS_MOST)) {
+        status = mo_fail(err, MO_EINVAL, "`threads` must be 1 to %d (or 0 for one per usable core), not %d",
+                         THREADS_MOST, o.threads);
+    }
+    if (status == MO_OK) {
+        status = mo_check_file(o.model, "model", err);
+    }
+    if (status == MO_OK && o.directory && !*o.directory) {
+        status = mo_fail(err, MO_EINVAL, "`directory` is empty; name one, or NULL for the current one");
+    }
     if (status == MO_OK) {
         status = mo_device_choose(o.device, &device, why, sizeof why, err);
     }
@@ -76,6 +89,21 @@ mo_status mo_probe(const mo_probe_options *options, mo_probe_report *out, size_t
     return status;
 }
 
+/* The path that rates are saved to. */
+static mo_status name_file(const char *path, char *saved, size_t size, const char *function, mo_error *err)
+{
+    if (!path) {
+        return mo_rates_path(saved, size, err);
+    }
+    const mo_status status = mo_check_path(path, "path", function, err);
+    if (status == MO_OK && strlen(path) >= size) {
+        return mo_refuse(err, "size", function, "must be at least %zu for this path, not %zu",
+                         strlen(path) + 1, size);
+    }
+    snprintf(saved, size, "%s", path);
+    return status;
+}
+
 mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const char *path, char *saved,
                         size_t size, mo_error *err)
 {
@@ -84,10 +112,7 @@ mo_status mo_probe_save(const mo_probe_report *report, size_t report_size, const
     MO_REQUIRE(err, report, saved)
     mo_report_write(&own, sizeof own, report, report_size);
     const mo_rates rates = mo_probe_rates(&own);
-    if (path) {
-        snprintf(saved, size, "%s", path);
-    }
-    const mo_status status = path ? MO_OK : mo_rates_path(saved, size, err);
+    const mo_status status = name_file(path, saved, size, __func__, err);
     return status ? status : mo_rates_save(saved, &rates, err);
 }
 
@@ -114,11 +139,14 @@ mo_status mo_probe_machine(const mo_probe_options *options, const char *path, ch
 {
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, saved)
-    mo_probe_report *report = calloc(1, sizeof *report);
+    mo_status status = name_file(path, saved, size, __func__, err); /* before measuring for ten seconds */
+    mo_probe_report *report = status == MO_OK ? calloc(1, sizeof *report) : NULL;
     if (!report) {
-        return mo_fail(err, MO_ENOMEM, "out of memory for a probe; free some and try again");
+        return status != MO_OK
+                   ? status
+                   : mo_fail(err, MO_ENOMEM, "out of memory for a probe; free some and try again");
     }
-    mo_status status = mo_probe(options, report, sizeof *report, err);
+    status = mo_probe(options, report, sizeof *report, err);
     if (status == MO_OK) {
         status = mo_probe_save(report, sizeof *report, path, saved, size, err);
     }

@@ -28,6 +28,18 @@ void mo_chat_options_init(mo_chat_options *options, size_t size)
     mo_options_write(options, size, &defaults, sizeof defaults);
 }
 
+/* The caller's options over the defaults. */
+static mo_status read_options(const mo_chat_options *options, mo_chat_options *out, mo_error *err)
+{
+    *out = defaults;
+    const mo_status status = mo_options_read(out, sizeof *out, options, "mo_chat_options", err);
+    if (status == MO_OK && ((int)out->thinking < MO_THINKING_DEFAULT || out->thinking > MO_THINKING_OFF)) {
+        return mo_fail(err, MO_EINVAL, "`thinking` must be default, on or off, not number %d",
+                       (int)out->thinking);
+    }
+    return status;
+}
+
 /* ---- The model's templates ---- */
 
 static mo_text token_text(const mo_model *m, mo_token_role role)
@@ -94,8 +106,8 @@ static mo_status find_format(const char *given, const mo_chat_format **format, m
     }
     return *format ? MO_OK
                    : mo_fail(err, MO_EINVAL,
-                             "\"%.60s\" is not a Jinja template and not the name of a chat format; the names "
-                             "are %s",
+                             "`chat_template` \"%.60s\" is not Jinja and not the name of a chat format; the "
+                             "names are %s",
                              given, names);
 }
 
@@ -347,8 +359,7 @@ static mo_status check_format(const mo_template *format, const char *effort, mo_
     }
     return !effort || !strcmp(effort, "low") || !strcmp(effort, "medium") || !strcmp(effort, "high")
                ? MO_OK
-               : mo_fail(err, MO_EINVAL, "unknown reasoning effort \"%.40s\"; use low, medium or high",
-                         effort);
+               : mo_fail(err, MO_EINVAL, "`effort` \"%.40s\" is not known; use low, medium or high", effort);
 }
 
 static mo_status render_format(const char *name, const mo_template *format, const char *json, size_t length,
@@ -424,11 +435,11 @@ static mo_status tokenize(const mo_model *m, const char *text, size_t length, un
 mo_status mo_prompt_open(const mo_model *model, const char *json, size_t length,
                          const mo_chat_options *options, mo_prompt **out, mo_error *err)
 {
-    mo_chat_options o = defaults;
+    mo_chat_options o;
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, model, json, out)
     *out = NULL;
-    mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
+    mo_status status = read_options(options, &o, err);
     if (status != MO_OK) {
         return status;
     }
@@ -484,12 +495,12 @@ bool mo_prompt_in_thought(const mo_prompt *p)
 mo_status mo_model_chat_json(const mo_model *model, const char *json, size_t length,
                              const mo_chat_options *options, char **text, mo_error *err)
 {
-    mo_chat_options o = defaults;
+    mo_chat_options o;
     mo_rendering r = {0};
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, model, json, text)
     *text = NULL;
-    mo_status status = mo_options_read(&o, sizeof o, options, "mo_chat_options", err);
+    mo_status status = read_options(options, &o, err);
     if (status == MO_OK) {
         status = render(model, json, length, &o, &r, err);
     }

@@ -19,7 +19,7 @@ static mo_status read_options(const mo_model *model, const mo_session_options *o
     *out = defaults;
     const mo_status status = mo_options_read(out, sizeof *out, options, "mo_session_options", err);
     if (status == MO_OK && ((int)out->kv < 0 || (int)out->kv >= MO_KV_TYPES)) {
-        return mo_fail(err, MO_EINVAL, "the KV cache format must be i16, f32 or q8_0");
+        return mo_fail(err, MO_EINVAL, "`kv` must be i16, f32 or q8_0");
     }
     out->context = out->context ? out->context : model->engine->context;
     return status;

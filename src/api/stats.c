@@ -160,7 +160,7 @@ mo_status mo_model_stats(mo_model *model, const char *const *names, int count, d
     MO_OWN_ERROR(err)
     MO_REQUIRE(err, model)
     if (count < 0) {
-        return mo_fail(err, MO_EINVAL, "the number of statistics must be 0 or more, not %d", count);
+        return MO_REFUSE(err, "count", "must be 0 or more, not %d", count);
     }
     if (count == 0) {
         return MO_OK;
@@ -168,7 +168,7 @@ mo_status mo_model_stats(mo_model *model, const char *const *names, int count, d
     MO_REQUIRE(err, names, values)
     for (int i = 0; i < count; i++) { /* before anything is written */
         if (!names[i]) {
-            return mo_fail(err, MO_EINVAL, "name %d of %d is NULL; it must be given", i, count);
+            return MO_REFUSE(err, "names", "has NULL as name %d of %d; it must be given", i + 1, count);
         }
     }
     const mo_run_look look = look_at(model);

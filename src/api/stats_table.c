@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/stats.h"
+#include "base/growing.h"
 #include "base/nearest.h"
 #include "base/status.h"
 
@@ -445,8 +446,11 @@ double mo_stat_value(const void *from, mo_stat_member m)
 
 mo_status mo_stat_check_index(const mo_stat *stat, int64_t index, int64_t count, mo_error *err)
 {
-    return index >= 0 && index < count
-               ? MO_OK
-               : mo_fail(err, MO_EINVAL, "%s has %lld values, and none with index %lld", stat->name,
-                         (long long)count, (long long)index);
+    if (index >= 0 && index < count) {
+        return MO_OK;
+    }
+    return count ? mo_refuse_member(err, stat->name, "index", "must be 0 to %lld, not %lld",
+                                    (long long)count - 1, (long long)index)
+                 : mo_refuse_member(err, stat->name, "index", "cannot be %lld: it has no values here",
+                                    (long long)index);
 }

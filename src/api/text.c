@@ -22,6 +22,14 @@ unsigned mo_model_token_flags(int flags)
            (both || flags & MO_TOKEN_ENDS ? MO_TOKENIZE_ENDS : 0u);
 }
 
+mo_status mo_model_check_flags(int flags, const char *function, mo_error *err)
+{
+    const int known = MO_TOKEN_SPECIAL | MO_TOKEN_CHAT | MO_TOKEN_NAMES | MO_TOKEN_ENDS;
+    return !(flags & ~known) ? MO_OK
+                             : mo_refuse(err, "flags", function, "has 0x%x, which is none of mo_token_flags",
+                                         (unsigned)(flags & ~known));
+}
+
 static mo_status need_tokenizer(const mo_model *model, mo_error *err)
 {
     return model->tokenizer ? MO_OK : mo_fail(err, MO_EUNSUPPORTED, "%s", model->no_tokenizer.detail);
@@ -35,7 +43,10 @@ mo_status mo_tokenize_first(const mo_model *model, const char *text, size_t leng
     if (length > 0) {
         MO_REQUIRE(err, text)
     }
-    const mo_status status = need_tokenizer(model, err);
+    mo_status status = mo_model_check_flags(flags, __func__, err);
+    if (status == MO_OK) {
+        status = need_tokenizer(model, err);
+    }
     return status != MO_OK
                ? status
                : mo_tokenizer_encode_marked(model->tokenizer, text, length, mo_model_token_flags(flags), NULL,
@@ -50,7 +61,8 @@ mo_status mo_tokenize(const mo_model *model, const char *text, size_t length, in
     if (length > 0) {
         MO_REQUIRE(err, text)
     }
-    return mo_tokenize_first(model, text, length, flags, 0, ids, count, err);
+    const mo_status status = mo_model_check_flags(flags, __func__, err);
+    return status == MO_OK ? mo_tokenize_first(model, text, length, flags, 0, ids, count, err) : status;
 }
 
 mo_status mo_tokenize_file(const char *path, const char *text, size_t length, int flags, int32_t **ids,
@@ -63,7 +75,13 @@ mo_status mo_tokenize_file(const char *path, const char *text, size_t length, in
     }
     mo_gguf *g = NULL;
     mo_tokenizer *t = NULL;
-    mo_status status = mo_gguf_open(path, &g, err);
+    mo_status status = mo_model_check_flags(flags, __func__, err);
+    if (status == MO_OK) {
+        status = mo_check_path(path, "path", __func__, err);
+    }
+    if (status == MO_OK) {
+        status = mo_gguf_open(path, &g, err);
+    }
     if (status == MO_OK) {
         status = mo_family_check_type(g, err);
     }

@@ -118,7 +118,7 @@ static mo_status find_policy(const char *name, const mo_policy **out, mo_error *
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s, ", mo_policy_at(i)->name);
     }
-    return mo_fail(err, MO_EINVAL, "unknown policy \"%s\"; choose %sor optimum", name, names);
+    return mo_fail(err, MO_EINVAL, "unknown `policy` \"%.60s\"; choose %sor optimum", name, names);
 }
 
 /* The rates in the file; without a file this machine's, or defaults if it was never measured. */
@@ -141,7 +141,7 @@ static mo_status find_seeds(const mo_trace *trace, const mo_trace *warm, uint64_
 {
     const mo_trace_shape *a = &trace->shape, *b = &warm->shape;
     if (a->fingerprint != b->fingerprint || a->layers != b->layers || a->experts != b->experts) {
-        return mo_fail(err, MO_EINVAL, "the warm-up trace was recorded with another model");
+        return mo_fail(err, MO_EINVAL, "`warm` was recorded with another model");
     }
     *out = calloc((size_t)a->layers * (size_t)a->experts, sizeof **out);
     if (!*out) {
@@ -172,7 +172,10 @@ mo_status mo_replay(const mo_trace *trace, const mo_replay_options *options, mo_
         status = find_policy(o.policy ? o.policy : mo_policy_at(0)->name, &setup.policy, err);
     }
     if (status == MO_OK && o.step < 0) {
-        status = mo_fail(err, MO_EINVAL, "a pass cannot have %d tokens", o.step);
+        status = mo_fail(err, MO_EINVAL, "`step` must be 1 or more (or 0: as recorded), not %d", o.step);
+    }
+    if (status == MO_OK) {
+        status = mo_check_file(o.rates, "rates", err);
     }
     if (status == MO_OK) {
         status = find_rates(o.rates, &setup.rates, err);

@@ -37,6 +37,22 @@ mo_status mo_reserve_check(const uint64_t *reserved, size_t count, const char *n
         }                                                                                                    \
     }
 
+/* MO_EINVAL about an argument of a public function, such as "`count` of mo_session_feed() must be 1 to 256, not 0": the
+ * format is what follows the name. MO_REFUSE() is for the function's own body. */
+mo_status mo_refuse(mo_error *err, const char *argument, const char *function, const char *fmt, ...)
+    MO_PRINTF(4, 5);
+#define MO_REFUSE(err, argument, ...) mo_refuse(err, argument, __func__, __VA_ARGS__)
+
+/* The same about a member of a struct: "`step` of mo_feed must be 0 or more, not -1". */
+mo_status mo_refuse_member(mo_error *err, const char *structure, const char *member, const char *fmt, ...)
+    MO_PRINTF(4, 5);
+
+/* MO_EINVAL for an argument that names a file, but is empty. */
+mo_status mo_check_path(const char *path, const char *argument, const char *function, mo_error *err);
+
+/* The same for a member of options that may be NULL. */
+mo_status mo_check_file(const char *path, const char *member, mo_error *err);
+
 /* False with MO_EINVAL where one is NULL; names: theirs, with ", " between them. */
 bool mo_required(const void *const *pointers, size_t count, const char *function, const char *names,
                  mo_error *err);

@@ -15,6 +15,12 @@ static bool is_text(const char *grammar)
 
 void cli_constraint_say(const char *command, const cli_constraint *c, const char *text)
 {
+    static const char *const members[] = {"`grammar`: ",
+                                          "`schema`: "}; /* of the library; `where` says more */
+    for (int i = 0; i < 2; i++) {
+        const size_t length = strlen(members[i]);
+        text += strncmp(text, members[i], length) == 0 ? length : 0;
+    }
     const char *where = c->schema ? c->schema : is_text(c->grammar) ? "--grammar" : c->grammar;
     fprintf(stderr, "moraine %s: %s: %s\n", command, where, text);
 }

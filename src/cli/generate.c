@@ -102,7 +102,7 @@ bool cli_stop_check(const char *command, const cli_texts *strings)
     const mo_status status =
         mo_stop_open((const char *const *)strings->item, (size_t)strings->count, &stop, &err);
     if (status != MO_OK) {
-        fprintf(stderr, "moraine %s: --stop: %s\n", command, err.detail);
+        cli_say_error(command, &err);
     } else {
         mo_stop_close(stop);
     }

@@ -274,7 +274,7 @@ mo_status mo_device_choose(const char *name, mo_device **out, char *why, size_t 
         return open_cuda(number_of(name, "cuda"), out, err);
     }
     return mo_fail(err, MO_EINVAL,
-                   "\"%.60s\" is not a device; use none, sim, cuda or auto, "
+                   "`device` \"%.60s\" is not a device; use none, sim, cuda or auto, "
                    "with a number as in cuda:1, or a comma-separated list",
                    name);
 }
@@ -328,11 +328,12 @@ static mo_status open_named(const char *text, size_t length, int place, mo_devic
 {
     char name[64];
     if (length == 0 || length >= sizeof name - 8) {
-        return mo_fail(err, MO_EINVAL, "\"%.60s\" is not a device; a list is written as cuda:0,cuda:1", text);
+        return mo_fail(err, MO_EINVAL,
+                       "`device` \"%.60s\" is not a device; a list is written as cuda:0,cuda:1", text);
     }
     snprintf(name, sizeof name, "%.*s", (int)length, text);
     if (strcmp(name, "none") == 0 || strcmp(name, "auto") == 0) {
-        return mo_fail(err, MO_EINVAL, "\"%s\" cannot be part of a list of devices", name);
+        return mo_fail(err, MO_EINVAL, "`device` \"%s\" cannot be part of a list of devices", name);
     }
     if (strcmp(name, "sim") == 0) {
         snprintf(name, sizeof name, "sim:%d", place);
@@ -360,7 +361,7 @@ mo_status mo_devices_choose(const char *names, bool told, mo_device **out, int *
     for (const char *text = names; text && status == MO_OK;) {
         const char *comma = strchr(text, ',');
         if (*count == MO_DEVICES) {
-            status = mo_fail(err, MO_EINVAL, "a model can use at most %d devices", MO_DEVICES);
+            status = mo_fail(err, MO_EINVAL, "`device` can name at most %d devices", MO_DEVICES);
         } else {
             status = open_named(text, strcspn(text, ","), *count, &out[*count], err);
             *count += status == MO_OK;

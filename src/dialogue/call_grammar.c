@@ -644,7 +644,8 @@ mo_status mo_call_grammar_write(const mo_dialogue *d, const mo_tokenizer *t, con
         return mo_fail(err, MO_EINVAL, "there are no tools that an answer could call");
     }
     if (options->name && mo_tools_find(tools, options->name, strlen(options->name)) < 0) {
-        return mo_fail(err, MO_EINVAL, "there is no tool named '%.100s'", options->name);
+        return mo_fail(err, MO_EINVAL, "`tool_choice` names '%.100s', but there is no such tool",
+                       options->name);
     }
     write_all(&w);
     return hand_over(&w.r, gbnf, unenforced);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growing.h"
 #include "base/status.h"
 
 /* ---- Open adapters ----------------------------------------------------------------------------- */
@@ -183,11 +184,13 @@ mo_status mo_adapter_list_make(const mo_engine *engine, const mo_adapter_use *us
     for (int i = 0; i < count; i++) {
         const mo_adapter_use *u = &uses[i];
         if (!u->adapter || (engine && u->adapter->engine != engine)) {
-            return mo_fail(err, MO_EINVAL, "an adapter can only be used with the model it was opened for");
+            return mo_refuse_member(err, "mo_adapter_use", "adapter", "%s",
+                                    u->adapter ? "is for another model; open it for this one"
+                                               : "is NULL; it must be given");
         }
         if (!isfinite(u->scale)) {
-            return mo_fail(err, MO_EINVAL, "the scale of the adapter %s must be a finite number, not %g",
-                           u->adapter->lora.path, (double)u->scale);
+            return mo_refuse_member(err, "mo_adapter_use", "scale", "must be a finite number for %s, not %g",
+                                    u->adapter->lora.path, (double)u->scale);
         }
         for (int j = 0; j < i; j++) {
             if (uses[j].adapter == u->adapter) {

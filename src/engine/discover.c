@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/growing.h"
 #include "base/status.h"
 
 /* Number of times the routers of each layer chose each expert. */
@@ -108,8 +109,8 @@ mo_status mo_discover(mo_engine *engine, mo_state *state, const int32_t *tokens,
 {
     mo_tiers *tiers = engine->tiers;
     *read = 0;
-    if (state->length != 0 || count < 1) {
-        return mo_fail(err, MO_EINVAL, "discovery requires tokens and an empty session");
+    if (state->length != 0) {
+        return mo_refuse(err, "session", "mo_session_discover", "must be empty");
     }
     if (engine->remote_layers) {
         return mo_fail(err, MO_EUNSUPPORTED,

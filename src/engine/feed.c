@@ -77,9 +77,29 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
     const mo_feed *f = &s->feed;
     const int64_t vocab = s->engine->spec->vocab;
     if (!f->tokens && f->count > 0) {
-        return mo_fail(err, MO_EINVAL, "the tokens of a feed are NULL; they must be given");
+        return mo_refuse_member(err, "mo_feed", "tokens", "is NULL; it must be given");
     }
-    if (f->count < 1 || f->count > s->state.context) {
+    if (f->count < 1) {
+        return mo_refuse_member(err, "mo_feed", "count", "must be 1 or more, not %lld", (long long)f->count);
+    }
+    if (f->step < 0) {
+        return mo_refuse_member(err, "mo_feed", "step",
+                                "must be 1 or more (or 0 for the model's batch), not %lld",
+                                (long long)f->step);
+    }
+    if (f->image_count < 0) {
+        return mo_refuse_member(err, "mo_feed", "image_count", "must be 0 or more, not %d", f->image_count);
+    }
+    if (f->image_count > 0 && !f->images) {
+        return mo_refuse_member(err, "mo_feed", "images", "is NULL, but its count is %d", f->image_count);
+    }
+    for (int i = 0; i < f->image_count; i++) {
+        if (!f->images[i]) {
+            return mo_refuse_member(err, "mo_feed", "images", "has NULL as picture %d; it must be given",
+                                    i + 1);
+        }
+    }
+    if (f->count > s->state.context) {
         return mo_fail(err, MO_EINVAL,
                        "the text has %lld tokens, but this session holds "
                        "%lld; increase `context` or shorten the text",
@@ -98,15 +118,16 @@ static mo_status check_feed(const mo_session *s, mo_error *err)
             "the experts of tokens are not reported when a model's layers are divided among ranks");
     }
     if (f->drafts < 0 || (f->drafts && (!f->sampler || !f->accept || f->logits))) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "drafts require a sampler and someone who accepts them, not the logits of every position");
+        return mo_refuse_member(err, "mo_feed", "drafts",
+                                "must be 0 or more; they require a sampler and someone who accepts them, not "
+                                "the logits of every position");
     }
     if (f->top < 0 || f->top > MO_TOP_MAX || (f->top && !f->logprobs) || (f->logprobs && !f->sampler)) {
-        return mo_fail(err, MO_EINVAL,
-                       "the number of top log probabilities must be 0 to %d: "
-                       "logprobs requires a sampler, top requires logprobs",
-                       MO_TOP_MAX);
+        return mo_refuse_member(
+            err, "mo_feed", f->logprobs && !f->sampler ? "logprobs" : "top",
+            "is not possible: logprobs requires a sampler, and top requires logprobs and is "
+            "at most %d",
+            MO_TOP_MAX);
     }
     return MO_OK;
 }
@@ -117,8 +138,8 @@ static mo_status check_tokens(const int32_t *tokens, int64_t count, int64_t voca
 {
     for (int64_t i = 0; i < count; i++) {
         if ((tokens[i] < 0 && !pictures) || tokens[i] >= vocab) {
-            return mo_fail(err, MO_EINVAL, "token %d is not in the vocabulary of %lld tokens", tokens[i],
-                           (long long)vocab);
+            return mo_fail(err, MO_EINVAL, "`tokens`: token %d is not in the vocabulary of %lld tokens",
+                           tokens[i], (long long)vocab);
         }
     }
     return MO_OK;
@@ -147,11 +168,8 @@ static mo_status place_images(mo_session *s, mo_error *err)
     if (f->image_count < 1) {
         return MO_OK;
     }
-    mo_status status = f->images ? MO_OK : mo_fail(err, MO_EINVAL, "the pictures of a feed are NULL");
-    if (status == MO_OK) {
-        status = mo_image_list_make(&s->images, s->engine->spec, f->images, f->image_count, f->tokens,
-                                    f->count, err);
-    }
+    mo_status status =
+        mo_image_list_make(&s->images, s->engine->spec, f->images, f->image_count, f->tokens, f->count, err);
     for (int i = 0; i < s->images.count && status == MO_OK; i++) {
         status = mo_engine_check_image(s->engine, s->images.place[i].image, f->logits != NULL, err);
     }
@@ -589,7 +607,7 @@ static mo_status check_together(const mo_feed *feeds, int count, mo_error *err)
 {
     mo_feed own = {0};
     if (count < 1 || count > FEEDS_MAX) {
-        return mo_fail(err, MO_EINVAL, "1 to %d sessions can be fed at once, not %d", FEEDS_MAX, count);
+        return mo_refuse(err, "count", "mo_session_feed", "must be 1 to %d, not %d", FEEDS_MAX, count);
     }
     for (int i = 0; i < count; i++) {
         const mo_status status = mo_options_read(&own, sizeof own, feed_at(feeds, i), "mo_feed", err);
@@ -597,8 +615,11 @@ static mo_status check_together(const mo_feed *feeds, int count, mo_error *err)
             return status;
         }
         if (feed_at(feeds, i)->size != feeds->size ||
-            feeds->size < offsetof(mo_feed, session) + sizeof(void *) || !own.session) {
-            return mo_fail(err, MO_EINVAL, "feeds of one call must have the same size and a session each");
+            feeds->size < offsetof(mo_feed, count) + sizeof own.count) {
+            return mo_refuse_member(err, "mo_feed", "size", "must be sizeof(mo_feed) in all feeds of a call");
+        }
+        if (!own.session) {
+            return mo_refuse_member(err, "mo_feed", "session", "is NULL in feed %d; it must be given", i + 1);
         }
         for (int j = 0; j < i; j++) {
             const mo_session *a = feed_at(feeds, i)->session, *b = feed_at(feeds, j)->session;
@@ -653,6 +674,12 @@ mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_
     }
     mo_status status = mo_engine_check_process(session->engine, err);
     bool lost;
+    if (status == MO_OK && count < 1) {
+        status = MO_REFUSE(err, "count", "must be 1 or more, not %lld", (long long)count);
+    }
+    if (status == MO_OK) {
+        status = check_tokens(tokens, count, session->engine->spec->vocab, true, err);
+    }
     if (status != MO_OK) {
         return status;
     }
@@ -660,7 +687,7 @@ mo_status mo_session_discover(mo_session *session, const int32_t *tokens, int64_
     while (text < count && tokens[text] >= 0) {
         text++;
     }
-    if (text == 0 && count > 0) {
+    if (text == 0) {
         *experts = 0;
         return MO_OK;
     }

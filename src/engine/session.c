@@ -57,8 +57,8 @@ mo_status mo_engine_session_open(mo_engine *engine, mo_kv_type kv, int64_t conte
     }
     if (context < 1 || context > engine->context) {
         return mo_fail(err, MO_EINVAL,
-                       "a session of this model can have at most %lld tokens, "
-                       "not %lld; open the model with a larger `context`",
+                       "`context` of a session must be above 0 and at most %lld tokens, not %lld; open the "
+                       "model with a larger one",
                        (long long)engine->context, (long long)context);
     }
     mo_session *s = calloc(1, sizeof *s);
@@ -146,6 +146,9 @@ mo_status mo_session_adapt(mo_session *session, const mo_adapter_use *uses, int 
     MO_REQUIRE(err, session)
     if (count > 0) {
         MO_REQUIRE(err, uses)
+    }
+    if (count < 0) {
+        return MO_REFUSE(err, "count", "must be 0 or more, not %d", count);
     }
     mo_adapter_list list;
     const mo_status status = mo_adapter_list_make(session->engine, uses, count, &list, err);

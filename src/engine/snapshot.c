@@ -363,8 +363,8 @@ static mo_status check_restore(const mo_session *session, const mo_snapshot *s, 
                                                      : "with other adapters than those of this session");
     }
     if (length < 0 || length > s->mark.length || (length == 0 && s->mark.length > 0)) {
-        return mo_fail(err, MO_EINVAL, "a snapshot of %lld tokens cannot be restored to %lld",
-                       (long long)s->mark.length, (long long)length);
+        return mo_refuse(err, "length", "mo_session_restore", "must be 1 to %lld (or -1 for all), not %lld",
+                         (long long)s->mark.length, (long long)length);
     }
     if (s->engine && length < s->least) {
         return mo_fail(err, MO_EUNSUPPORTED,

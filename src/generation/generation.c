@@ -133,8 +133,16 @@ mo_status mo_generation_images(mo_generation *g, mo_image *const *images, int co
 {
     MO_OWN_ERROR(err)
     MO_REQUIRE_AS(err, "generation", g)
-    if (count < 0 || (count > 0 && !images)) {
-        return mo_fail(err, MO_EINVAL, "the pictures of a generation must be given");
+    if (count < 0) {
+        return MO_REFUSE(err, "count", "must be 0 or more, not %d", count);
+    }
+    if (count > 0) {
+        MO_REQUIRE(err, images)
+    }
+    for (int i = 0; i < count; i++) {
+        if (!images[i]) {
+            return MO_REFUSE(err, "images", "has NULL as picture %d; it must be given", i + 1);
+        }
     }
     mo_image **list = count > 0 ? calloc((size_t)count, sizeof(mo_image *)) : NULL;
     if (count > 0 && !list) {
@@ -179,11 +187,12 @@ static mo_status check_prompt(const mo_generation *g, const mo_session *session,
                               int64_t count, mo_error *err)
 {
     if (session->engine != g->model->engine) {
-        return mo_fail(err, MO_EINVAL, "the session belongs to another model than the generation");
+        return mo_refuse(err, "session", "mo_generation_prompt",
+                         "belongs to another model than the generation");
     }
     if (count < 1) {
-        return mo_fail(err, MO_EINVAL, "the prompt has %lld tokens; it must have at least 1",
-                       (long long)count);
+        return mo_refuse(err, "count", "mo_generation_prompt", "must be 1 or more tokens, not %lld",
+                         (long long)count);
     }
     if (count > session->state.context) {
         return mo_fail(err, MO_EINVAL,
@@ -192,9 +201,14 @@ static mo_status check_prompt(const mo_generation *g, const mo_session *session,
                        (long long)count, (long long)session->state.context);
     }
     for (int64_t i = 0; i < count; i++) {
+        if (tokens[i] < 0 && g->model->encoder && !g->image_count) {
+            return mo_refuse(err, "tokens", "mo_generation_prompt",
+                             "has the rows of pictures; call mo_generation_images() with them first");
+        }
         if ((tokens[i] < 0 && !g->image_count) || tokens[i] >= g->set.vocab) {
-            return mo_fail(err, MO_EINVAL, "token %d is not in the vocabulary of %lld tokens", tokens[i],
-                           (long long)g->set.vocab);
+            return mo_refuse(err, "tokens", "mo_generation_prompt",
+                             "has token %d, but the vocabulary has %lld tokens", tokens[i],
+                             (long long)g->set.vocab);
         }
     }
     return MO_OK;

@@ -205,7 +205,7 @@ mo_status mo_generation_save(const mo_generation *generation, uint8_t **bytes, s
     *size = 0;
     const mo_session *session = atomic_load(&g->session);
     if (!session) {
-        return mo_fail(err, MO_EINVAL, "the generation has no prompt; there is nothing to save");
+        return MO_REFUSE(err, "generation", "has nothing to save; call mo_generation_prompt() first");
     }
     if (g->set.compiled || g->set.reply_given) {
         return mo_fail(err, MO_EUNSUPPORTED, "a generation with a compiled grammar cannot be saved");

@@ -221,29 +221,45 @@ void mo_generation_settings_free(mo_generation_settings *set)
 
 /* ---- Checks ----------------------------------------------------------------------------------- */
 
-static mo_status check(const mo_generation_options *o, mo_error *err)
+/* Lists with more are not lists. */
+#define LIST_MOST ((size_t)1 << 24)
+
+/* A count without a list. */
+static mo_status check_lists(const mo_generation_options *o, mo_error *err)
 {
-    for (size_t i = 0; o->bias && i < o->bias_count; i++) {
-        if (isnan(o->bias[i].bias)) {
-            return mo_fail(err, MO_EINVAL, "the bias of token %d is not a number", o->bias[i].token);
+    const struct {
+        const char *list, *count;
+        bool missing;
+        size_t value;
+    } rules[] = {
+        {"bias", "bias_count", !o->bias, o->bias_count},
+        {"stop", "stop_count", !o->stop, o->stop_count},
+        {"prediction", "prediction_count", !o->prediction, o->prediction_count},
+        {"dry_breakers", "dry_breaker_count", !o->dry_breakers, o->dry_breaker_count},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (rules[i].value > LIST_MOST) {
+            return mo_fail(err, MO_EINVAL, "`%s` must be at most %zu, not %zu", rules[i].count, LIST_MOST,
+                           rules[i].value);
         }
-    }
-    if (o->bias_count && !o->bias) {
-        return mo_fail(err, MO_EINVAL, "the list of biases is NULL, but it has %zu; give it", o->bias_count);
-    }
-    if (o->stop_count && !o->stop) {
-        return mo_fail(err, MO_EINVAL, "the list of stop strings is NULL, but it has %zu; give it",
-                       o->stop_count);
-    }
-    for (size_t i = 0; i < o->stop_count; i++) {
-        if (!o->stop[i]) {
-            return mo_fail(err, MO_EINVAL, "stop string %zu is NULL", i);
+        if (rules[i].value && rules[i].missing) {
+            return mo_fail(err, MO_EINVAL, "`%s` is NULL, but `%s` is %zu; give the list", rules[i].list,
+                           rules[i].count, rules[i].value);
         }
     }
     for (size_t i = 0; o->dry_breakers && i < o->dry_breaker_count; i++) {
         if (!o->dry_breakers[i] || !*o->dry_breakers[i]) {
-            return mo_fail(err, MO_EINVAL, "sequence breaker %zu of DRY is empty", i);
+            return mo_fail(err, MO_EINVAL, "string %zu of `dry_breakers` is empty", i + 1);
         }
+    }
+    return MO_OK;
+}
+
+static mo_status check(const mo_generation_options *o, mo_error *err)
+{
+    const mo_status status = check_lists(o, err);
+    if (status != MO_OK) {
+        return status;
     }
     if (o->grammar && o->schema) {
         return mo_fail(err, MO_EINVAL, "give `grammar` or `schema`, not both");
@@ -260,20 +276,22 @@ static mo_status check(const mo_generation_options *o, mo_error *err)
     if (o->logprobs < -1 || o->logprobs > MO_TOP_MAX) {
         return mo_fail(err, MO_EINVAL, "`logprobs` must be -1 (none) to %d, not %d", MO_TOP_MAX, o->logprobs);
     }
-    if (o->draft_max < -1 || o->draft_min < 0) {
-        return mo_fail(
-            err, MO_EINVAL,
-            "`draft_max` must be -1 (as the model) or more, not %d, and `draft_min` 0 or more, not %d",
-            o->draft_max, o->draft_min);
+    if (o->draft_max < -1) {
+        return mo_fail(err, MO_EINVAL, "`draft_max` must be -1 (as the model) or more, not %d", o->draft_max);
+    }
+    if (o->draft_min < 0) {
+        return mo_fail(err, MO_EINVAL, "`draft_min` must be 0 or more, not %d", o->draft_min);
     }
     if (!(o->draft_p_min >= 0.0f && o->draft_p_min <= 1.0f)) {
         return mo_fail(err, MO_EINVAL, "`draft_p_min` must be 0 to 1, not %g", (double)o->draft_p_min);
     }
-    if (o->prediction_count && !o->prediction) {
-        return mo_fail(err, MO_EINVAL, "`prediction` is NULL, but has %zu tokens", o->prediction_count);
+    if (o->max_tokens < -1) {
+        return mo_fail(err, MO_EINVAL, "`max_tokens` must be -1 (no limit) or more, not %lld",
+                       (long long)o->max_tokens);
     }
-    if (o->max_tokens < -1 || o->thought_tokens < -1) {
-        return mo_fail(err, MO_EINVAL, "`max_tokens` and `thought_tokens` must be -1 (no limit) or more");
+    if (o->thought_tokens < -1) {
+        return mo_fail(err, MO_EINVAL, "`thought_tokens` must be -1 (no limit) or more, not %lld",
+                       (long long)o->thought_tokens);
     }
     return MO_OK;
 }
@@ -302,8 +320,7 @@ static mo_status check_prediction(const mo_generation_settings *set, mo_error *e
 {
     for (size_t i = 0; i < set->prediction_count; i++) {
         if (set->prediction[i] < 0 || set->prediction[i] >= set->vocab) {
-            return mo_fail(err, MO_EINVAL,
-                           "token %d of the prediction is not in the vocabulary of %lld tokens",
+            return mo_fail(err, MO_EINVAL, "`prediction` has token %d, but the vocabulary has %lld tokens",
                            set->prediction[i], (long long)set->vocab);
         }
     }
@@ -425,6 +442,25 @@ mo_status mo_generation_settings_make(const mo_model *model, const mo_generation
 
 /* ---- Grammars --------------------------------------------------------------------------------- */
 
+/* The error of a member's text. */
+static mo_status blame(const char *member, mo_status status, mo_error *err)
+{
+    return status == MO_OK || status == MO_ENOMEM ? status : mo_fail_prefix(err, status, "%s", member);
+}
+
+/* Lines and columns in the error of a grammar among others are those of all of them; the caller knows only this one. */
+static bool is_wrong_alone(const mo_generation_settings *set, const mo_model *model, mo_error *err)
+{
+    mo_grammar *alone = NULL;
+    mo_error own = {.status = MO_OK};
+    if (set->grammar &&
+        mo_grammar_open(model, set->grammar, strlen(set->grammar), NULL, &alone, &own) != MO_OK) {
+        *err = own;
+    }
+    mo_grammar_close(alone);
+    return own.status != MO_OK;
+}
+
 static mo_status compile_tools(const mo_generation_settings *set, const mo_model *model, bool in_thought,
                                mo_grammar **out, mo_error *err)
 {
@@ -435,7 +471,9 @@ static mo_status compile_tools(const mo_generation_settings *set, const mo_model
     if (set->schema) {
         mo_grammar_options strict = mo_grammar_options_default();
         strict.strict = set->strict;
-        status = mo_schema_gbnf(set->schema, strlen(set->schema), "root", &strict, &rules, NULL, err);
+        status =
+            blame("`schema`",
+                  mo_schema_gbnf(set->schema, strlen(set->schema), "root", &strict, &rules, NULL, err), err);
     }
     tools.tools = set->tools;
     tools.tools_length = strlen(set->tools);
@@ -447,6 +485,10 @@ static mo_status compile_tools(const mo_generation_settings *set, const mo_model
     tools.text_gbnf = rules ? rules : set->grammar;
     if (status == MO_OK) {
         status = mo_tools_grammar(model, &tools, out, err);
+        if (status != MO_OK) {
+            status = is_wrong_alone(set, model, err) ? blame("`grammar`", err->status, err)
+                                                     : blame("`tools`", status, err);
+        }
     }
     mo_free(rules);
     return status;
@@ -464,8 +506,12 @@ mo_status mo_generation_settings_compile(const mo_generation_settings *set, cons
     options.answer = !set->raw;
     options.in_thought = in_thought;
     if (set->schema) {
-        return mo_grammar_open_schema(model, set->schema, strlen(set->schema), &options, out, err);
+        return blame("`schema`",
+                     mo_grammar_open_schema(model, set->schema, strlen(set->schema), &options, out, err),
+                     err);
     }
-    return set->grammar ? mo_grammar_open(model, set->grammar, strlen(set->grammar), &options, out, err)
-                        : MO_OK;
+    return set->grammar
+               ? blame("`grammar`",
+                       mo_grammar_open(model, set->grammar, strlen(set->grammar), &options, out, err), err)
+               : MO_OK;
 }

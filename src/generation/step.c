@@ -423,21 +423,21 @@ static void settle(mo_generation *g)
 static mo_status check_list(mo_generation *const *list, int count, mo_error *err)
 {
     if (count < 1 || count > LIST_MAX) {
-        return mo_fail(err, MO_EINVAL, "1 to %d generations can be stepped at once, not %d", LIST_MAX, count);
+        return mo_refuse(err, "count", "mo_generation_step", "must be 1 to %d, not %d", LIST_MAX, count);
     }
     for (int i = 0; i < count; i++) {
         if (!list[i]) {
-            return mo_fail(err, MO_EINVAL, "generation %d of the list is NULL", i);
+            return mo_refuse(err, "list", "mo_generation_step", "has NULL as generation %d", i + 1);
         }
         if (!atomic_load(&list[i]->session)) {
-            return mo_fail(err, MO_EINVAL, "generation %d has no prompt; call mo_generation_prompt() first",
-                           i);
+            return mo_refuse(err, "list", "mo_generation_step",
+                             "has no prompt for generation %d; call mo_generation_prompt() first", i + 1);
         }
         for (int j = 0; j < i; j++) {
             if (list[i]->model != list[j]->model ||
                 atomic_load(&list[i]->session) == atomic_load(&list[j]->session)) {
-                return mo_fail(err, MO_EINVAL,
-                               "generations stepped together must be of one model, in different sessions");
+                return mo_refuse(err, "list", "mo_generation_step",
+                                 "must have generations of one model, in different sessions");
             }
         }
     }

@@ -15,18 +15,26 @@
 
 /* ---- Options ---- */
 
+#define MIB_MOST (INT64_MAX >> 20)
+
 mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out, mo_error *err)
 {
     *out = (mo_hot_request){.weighting = mo_weighting_options_default()};
     if (!(o->update_rate >= 0.0 && o->update_rate <= 1.0)) {
-        return mo_fail(err, MO_EINVAL, "the update rate of the hot cache must be 0 to 1, not %g",
-                       o->update_rate);
+        return mo_fail(err, MO_EINVAL, "`hot_cache.update_rate` must be 0 to 1, not %g", o->update_rate);
     }
-    if (o->max_mib < MO_HOT_BUDGET_AUTO || o->auto_reserve_mib < 0) {
+    if (!(o->layer_curve >= 0.0 && o->layer_curve <= 1.0)) {
+        return mo_fail(err, MO_EINVAL, "`hot_cache.layer_curve` must be 0 to 1, not %g", o->layer_curve);
+    }
+    if (o->max_mib < MO_HOT_BUDGET_AUTO || o->max_mib > MIB_MOST) {
         return mo_fail(err, MO_EINVAL,
-                       "the size of a hot cache must be -1 (all free memory), 0 (none) "
-                       "or a number of MiB, and its reserve 0 MiB or more; not %" PRId64 " and %" PRId64,
-                       o->max_mib, o->auto_reserve_mib);
+                       "`hot_cache.max_mib` must be -1 (all free memory), 0 (none) or a number of MiB, not "
+                       "%" PRId64,
+                       o->max_mib);
+    }
+    if (o->auto_reserve_mib < 0 || o->auto_reserve_mib > MIB_MOST) {
+        return mo_fail(err, MO_EINVAL, "`hot_cache.auto_reserve_mib` must be 0 MiB or more, not %" PRId64,
+                       o->auto_reserve_mib);
     }
     if (o->weighting) {
         const mo_status status = mo_weighting_find(o->weighting, &out->weighting.mode, err);
@@ -35,11 +43,12 @@ mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out
         }
     }
     if (o->max_mib != 0 && !o->file) {
-        return mo_fail(err, MO_EINVAL, "a hot cache requires a profile: name one with `hot_cache.file`");
+        return mo_fail(err, MO_EINVAL,
+                       "`hot_cache.max_mib` requires a profile: name one with `hot_cache.file`");
     }
     if (o->update_rate > 0.0 && o->max_mib == 0) {
         return mo_fail(err, MO_EINVAL,
-                       "an update rate requires a hot cache: set "
+                       "`hot_cache.update_rate` requires a hot cache: set "
                        "`hot_cache.file` and `hot_cache.max_mib`");
     }
     if (!o->file) {

@@ -38,8 +38,10 @@ mo_status mo_weighting_find(const char *name, mo_weighting *out, mo_error *err)
             }
         }
     }
-    return mo_fail(err, MO_EINVAL,
-                   "%.100s is not a weighting; choose flat, balanced, pressure, smooth or time", name);
+    return mo_fail(
+        err, MO_EINVAL,
+        "`hot_cache.weighting` \"%.100s\" is not known; choose flat, balanced, pressure, smooth or time",
+        name);
 }
 
 double mo_weighting_curve(double curve)

@@ -47,7 +47,6 @@ mo_status mo_kernels_select(const char *name, const mo_kernels **out, mo_error *
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", sets[i]->name);
     }
-    return mo_fail(err, MO_EINVAL,
-                   "instruction set '%s' is not available on this machine; choose one of: auto, %s", name,
-                   names);
+    return mo_fail(err, MO_EINVAL, "`isa` \"%.60s\" is not available on this machine; choose one of auto, %s",
+                   name, names);
 }

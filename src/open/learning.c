@@ -43,8 +43,7 @@ mo_status mo_learning_mode_find(const char *name, mo_profile_mode *out, mo_error
             return MO_OK;
         }
     }
-    return name ? mo_fail(err, MO_EINVAL, "the counting mode of layers must be full, update or off, not %s",
-                          name)
+    return name ? mo_fail(err, MO_EINVAL, "`perf_mode` must be full, update or off, not \"%.60s\"", name)
                 : MO_OK;
 }
 
@@ -137,7 +136,7 @@ static mo_profile *read_profile(mo_learning *l, const char *option)
 static mo_status check_options(const mo_opened *opened, const mo_learning_options *o, mo_error *err)
 {
     if (o->profile && (!o->profile[0] || strlen(o->profile) >= PATH_MAX)) {
-        return mo_fail(err, MO_EINVAL, "a profile must be \"off\", \"auto\" or the path of a file");
+        return mo_fail(err, MO_EINVAL, "`profile` must be \"off\", \"auto\" or the path of a file");
     }
     if (o->warm_file && opened->hot.requests) {
         return mo_fail(err, MO_EINVAL,

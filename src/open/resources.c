@@ -92,7 +92,7 @@ static mo_status describe_device(const mo_resources_ask *ask, mo_resources *m, m
     if (!none && !any) {
         return mo_fail(
             err, MO_EINVAL,
-            "device \"%.40s\": the description of the machine says which it has; use \"none\" to ignore it",
+            "`device` \"%.40s\": the description of the machine says which it has; use \"none\" to ignore it",
             ask->options->device);
     }
     if (m->rates.vram_bytes > 0 && !none) {
@@ -166,7 +166,7 @@ static mo_status check_ceilings(const mo_resources_ask *ask, int count, mo_error
 {
     for (int i = count > 0 ? count : 1; i < ask->options->vram_each_count; i++) {
         if (ask->options->vram_each[i] > 0) {
-            return mo_fail(err, MO_EINVAL, "`vram_bytes` has values for more than the %d available devices",
+            return mo_fail(err, MO_EINVAL, "`vram_each` has ceilings for more than the %d available devices",
                            count);
         }
     }

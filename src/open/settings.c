@@ -1,5 +1,7 @@
 #include "open/settings.h"
 
+#include <math.h>
+
 #include "base/growing.h"
 #include "base/status.h"
 #include "disk/read.h"
@@ -40,6 +42,65 @@ static mo_status check_choices(const mo_model_options *o, mo_error *err)
     return MO_OK;
 }
 
+static mo_status check_files(const mo_model_options *o, mo_error *err)
+{
+    const struct {
+        const char *member, *path;
+    } files[] = {
+        {"profile", o->learning.profile},     {"perf_out", o->learning.perf_out},
+        {"warm_file", o->learning.warm_file}, {"hot_cache.file", o->learning.hot_cache.file},
+        {"draft_model", o->draft_model},      {"mmproj", o->mmproj},
+    };
+    mo_status status = MO_OK;
+    for (size_t i = 0; i < sizeof files / sizeof *files && status == MO_OK; i++) {
+        status = mo_check_file(files[i].path, files[i].member, err);
+    }
+    return status;
+}
+
+static mo_status check_adapters(const mo_model_options *o, mo_error *err)
+{
+    if (o->adapter_count < 0 || o->adapter_count > MO_ADAPTERS_MAX) {
+        return mo_fail(err, MO_EINVAL, "`adapter_count` must be 0 to %d, not %d", MO_ADAPTERS_MAX,
+                       o->adapter_count);
+    }
+    if (o->adapter_count > 0 && !o->adapters) {
+        return mo_fail(err, MO_EINVAL, "`adapters` is NULL, but `adapter_count` is %d; give their files",
+                       o->adapter_count);
+    }
+    for (int i = 0; i < o->adapter_count; i++) {
+        if (!o->adapters[i] || !*o->adapters[i]) {
+            return mo_fail(err, MO_EINVAL, "file %d of `adapters` is %s; name it", i + 1,
+                           o->adapters[i] ? "empty" : "NULL");
+        }
+        if (o->adapter_scales && !isfinite(o->adapter_scales[i])) {
+            return mo_fail(err, MO_EINVAL, "scale %d of `adapter_scales` must be a finite number, not %g",
+                           i + 1, (double)o->adapter_scales[i]);
+        }
+    }
+    return MO_OK;
+}
+
+static mo_status check_ceilings(const mo_model_options *o, mo_error *err)
+{
+    if (o->vram_each_count < 0 || o->vram_each_count > MO_DEVICES_MAX) {
+        return mo_fail(err, MO_EINVAL, "`vram_each_count` must be 0 to %d, not %d", MO_DEVICES_MAX,
+                       o->vram_each_count);
+    }
+    if (o->vram_each_count && !o->vram_each) {
+        return mo_fail(err, MO_EINVAL,
+                       "`vram_each` is NULL, but `vram_each_count` is %d; give the ceilings of the devices",
+                       o->vram_each_count);
+    }
+    for (int i = 0; i < o->vram_each_count; i++) {
+        if (o->vram_each[i] < 0) {
+            return mo_fail(err, MO_EINVAL, "`vram_each` must have sizes (or 0 for `vram_bytes`), not %lld",
+                           (long long)o->vram_each[i]);
+        }
+    }
+    return MO_OK;
+}
+
 static mo_status check_sizes(const mo_model_options *o, mo_error *err)
 {
     const struct {
@@ -69,24 +130,9 @@ static mo_status check_sizes(const mo_model_options *o, mo_error *err)
                            (long long)rules[i].value);
         }
     }
-    if (o->vram_each_count < 0 || o->vram_each_count > MO_DEVICES_MAX ||
-        (o->vram_each_count && !o->vram_each)) {
-        return mo_fail(err, MO_EINVAL, "`vram_bytes` can have values for 0 to %d devices, not %d",
-                       MO_DEVICES_MAX, o->vram_each_count);
-    }
-    for (int i = 0; i < o->vram_each_count; i++) {
-        if (o->vram_each[i] < 0) {
-            return mo_fail(err, MO_EINVAL, "`vram_bytes` of a device must be a size, not %lld",
-                           (long long)o->vram_each[i]);
-        }
-    }
-    if (o->adapter_count > 0 && !o->adapters) {
-        return mo_fail(err, MO_EINVAL, "`adapters` is NULL, but there are %d of them; give their files",
-                       o->adapter_count);
-    }
-    if (o->adapter_count < 0 || o->adapter_count > MO_ADAPTERS_MAX) {
-        return mo_fail(err, MO_EINVAL, "a model can have 0 to %d `adapters`, not %d", MO_ADAPTERS_MAX,
-                       o->adapter_count);
+    if (o->image_max_tokens && o->image_max_tokens < o->image_min_tokens) {
+        return mo_fail(err, MO_EINVAL, "`image_max_tokens` (%lld) is less than `image_min_tokens` (%lld)",
+                       (long long)o->image_max_tokens, (long long)o->image_min_tokens);
     }
     return MO_OK;
 }
@@ -96,6 +142,15 @@ mo_status mo_settings_check(const mo_model_options *o, mo_error *err)
     mo_status status = check_choices(o, err);
     if (status == MO_OK) {
         status = check_sizes(o, err);
+    }
+    if (status == MO_OK) {
+        status = check_ceilings(o, err);
+    }
+    if (status == MO_OK) {
+        status = check_adapters(o, err);
+    }
+    if (status == MO_OK) {
+        status = check_files(o, err);
     }
     if (status == MO_OK) {
         status = mo_reserve_check(o->learning.reserved, 4, "mo_learning_options", err);

@@ -155,7 +155,7 @@ static mo_status find_gpu(const char *name, const mo_gpu_facts **out, mo_error *
     const char *meant = nearest_gpu(name);
     if (meant) {
         return mo_fail(err, MO_EINVAL,
-                       "unknown GPU \"%.40s\"; did you mean %s? A machine file can describe others", name,
+                       "unknown `gpu` \"%.40s\"; did you mean %s? A machine file can describe others", name,
                        meant);
     }
     char names[640] = "";
@@ -164,7 +164,7 @@ static mo_status find_gpu(const char *name, const mo_gpu_facts **out, mo_error *
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", gpus[i].name);
     }
     return mo_fail(err, MO_EINVAL,
-                   "unknown GPU \"%.40s\"; these are known: %s; a machine file can describe others", name,
+                   "unknown `gpu` \"%.40s\"; these are known: %s; a machine file can describe others", name,
                    names);
 }
 
@@ -313,10 +313,10 @@ mo_status mo_described_apply(const mo_described *d, mo_rates *rates, char *sente
     mo_rates r = *rates;
     mo_status status = d->gpu ? find_gpu(d->gpu, &gpu, err) : MO_OK;
     if (status == MO_OK && (d->cpu || !own)) {
-        status = find_preset("memory", d->cpu ? d->cpu : cpus[0].name, cpus, CPUS, &cpu, err);
+        status = find_preset("`cpu`", d->cpu ? d->cpu : cpus[0].name, cpus, CPUS, &cpu, err);
     }
     if (status == MO_OK && (d->disk || !own)) {
-        status = find_preset("disk", d->disk ? d->disk : disks[0].name, disks, DISKS, &disk, err);
+        status = find_preset("`disk`", d->disk ? d->disk : disks[0].name, disks, DISKS, &disk, err);
     }
     if (status != MO_OK) {
         return status;

@@ -187,7 +187,7 @@ static mo_status split_budget(replay *r)
     }
     if (r->options->budget_bytes < least) {
         return mo_fail(r->err, MO_EINVAL,
-                       "a budget of %" PRId64 " bytes is too small: the experts of "
+                       "`budget_bytes` of %" PRId64 " is too small: the experts of "
                        "one layer that a token uses need %" PRId64,
                        r->options->budget_bytes, least);
     }

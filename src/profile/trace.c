@@ -148,8 +148,14 @@ mo_status mo_tracer_step(mo_tracer *t, int tokens, int text, mo_trace_phase phas
 {
     MO_OWN_ERROR(err)
     MO_REQUIRE_AS(err, "tracer", t)
-    if (tokens < 1 || tokens > PASS_LIMIT || text < 0 || text > UINT16_MAX) {
-        return mo_fail(err, MO_EINVAL, "a pass of %d tokens of text %d cannot be recorded", tokens, text);
+    if (tokens < 1 || tokens > PASS_LIMIT) {
+        return MO_REFUSE(err, "tokens", "must be 1 to %d, not %d", PASS_LIMIT, tokens);
+    }
+    if (text < 0 || text > UINT16_MAX) {
+        return MO_REFUSE(err, "text", "must be 0 to %d, not %d", UINT16_MAX, text);
+    }
+    if ((int)phase < MO_TRACE_PROMPT || phase > MO_TRACE_GENERATION) {
+        return MO_REFUSE(err, "phase", "must be prompt or generation, not number %d", (int)phase);
     }
     forget_unheard(t);
     if (!mo_array_reserve(&t->steps, &t->step_capacity, (size_t)t->step_count + 1, sizeof *t->steps) ||
@@ -216,6 +222,10 @@ mo_status mo_tracer_save(const mo_tracer *t, const char *path, mo_error *err)
 {
     MO_OWN_ERROR(err)
     MO_REQUIRE_AS(err, "tracer, path", t, path)
+    const mo_status named = mo_check_path(path, "path", __func__, err);
+    if (named != MO_OK) {
+        return named;
+    }
     const mo_trace_shape *s = &t->shape;
     const int64_t steps = t->step_count - (t->unheard ? 1 : 0);
     const int64_t tokens = t->token_count - (t->unheard ? t->steps[steps].tokens : 0);
@@ -413,7 +423,10 @@ mo_status mo_trace_open(const char *path, mo_trace **out, mo_error *err)
     MO_REQUIRE(err, path, out)
     mo_input *input = NULL;
     *out = NULL;
-    mo_status status = mo_input_open(path, &input, err);
+    mo_status status = mo_check_path(path, "path", __func__, err);
+    if (status == MO_OK) {
+        status = mo_input_open(path, &input, err);
+    }
     if (status == MO_OK) {
         status = read_trace(input, out, err);
     }

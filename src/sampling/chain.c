@@ -39,10 +39,11 @@ static int kind_of(const char *name, size_t length)
 
 static mo_status unknown(const char *name, size_t length, mo_error *err)
 {
-    return mo_fail(err, MO_EINVAL,
-                   "\"%.*s\" is not a sampler; the order names some of penalties, dry, top_n_sigma, top_k, "
-                   "typ_p, top_p, min_p, xtc and temperature, separated by semicolons",
-                   (int)(length < 40 ? length : 40), name);
+    return mo_fail(
+        err, MO_EINVAL,
+        "`samplers`: \"%.*s\" is not a sampler; choose some of penalties, dry, top_n_sigma, top_k, "
+        "typ_p, top_p, min_p, xtc and temperature, separated by semicolons",
+        (int)(length < 40 ? length : 40), name);
 }
 
 mo_status mo_chain_order(const char *order, mo_sampler_kind *out, int *count, mo_error *err)
@@ -59,7 +60,7 @@ mo_status mo_chain_order(const char *order, mo_sampler_kind *out, int *count, mo
             return unknown(at, length, err);
         }
         if (seen >> kind & 1) {
-            return mo_fail(err, MO_EINVAL, "the order of samplers names %s twice", names[kind][0]);
+            return mo_fail(err, MO_EINVAL, "`samplers` names %s twice", names[kind][0]);
         }
         seen |= 1u << kind;
         out[(*count)++] = (mo_sampler_kind)kind;

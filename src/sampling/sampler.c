@@ -67,23 +67,28 @@ static mo_status check_more(const mo_sampler_options *s, mo_error *err)
         const char *name, *must;
         bool good;
     } rules[] = {
-        {"top-n-sigma", "0 (off) or more", between(s->top_n_sigma, 0.0f, FLT_MAX)},
-        {"typical-p", "between 0 and 1 (both: off)", between(s->typical_p, 0.0f, 1.0f)},
-        {"the probability of XTC", "between 0 and 1", between(s->xtc_probability, 0.0f, 1.0f)},
-        {"the threshold of XTC", "between 0 and 1", between(s->xtc_threshold, 0.0f, 1.0f)},
-        {"the range of the temperature", "0 (off) or more", between(s->dynatemp_range, 0.0f, FLT_MAX)},
-        {"the exponent of the temperature", "0 or more", between(s->dynatemp_exponent, 0.0f, FLT_MAX)},
+        {"top_k", "0 (off) or more", s->top_k >= 0},
+        {"penalty_last", "-1 (all), 0 (none) or more", s->penalty_last >= -1},
+        {"repeat_penalty", "above 0, and finite", s->repeat_penalty > 0.0f && isfinite(s->repeat_penalty)},
+        {"presence_penalty", "finite", isfinite(s->presence_penalty)},
+        {"frequency_penalty", "finite", isfinite(s->frequency_penalty)},
+        {"top_n_sigma", "0 (off) or more", between(s->top_n_sigma, 0.0f, FLT_MAX)},
+        {"typical_p", "between 0 and 1 (both: off)", between(s->typical_p, 0.0f, 1.0f)},
+        {"xtc_probability", "between 0 and 1", between(s->xtc_probability, 0.0f, 1.0f)},
+        {"xtc_threshold", "between 0 and 1", between(s->xtc_threshold, 0.0f, 1.0f)},
+        {"dynatemp_range", "0 (off) or more", between(s->dynatemp_range, 0.0f, FLT_MAX)},
+        {"dynatemp_exponent", "0 or more", between(s->dynatemp_exponent, 0.0f, FLT_MAX)},
         {"mirostat", "0 (off) or 2", s->mirostat == 0 || s->mirostat == 2},
-        {"tau of mirostat", "0 or more", between(s->mirostat_tau, 0.0f, FLT_MAX)},
-        {"eta of mirostat", "0 or more", between(s->mirostat_eta, 0.0f, FLT_MAX)},
-        {"the multiplier of DRY", "0 (off) or more", between(s->dry_multiplier, 0.0f, FLT_MAX)},
-        {"the base of DRY", "1 or more", !dry || between(s->dry_base, 1.0f, FLT_MAX)},
-        {"the allowed length of DRY", "1 or more", !dry || s->dry_allowed_length >= 1},
-        {"the window of DRY", "-1 (all) or more", s->dry_penalty_last >= -1},
+        {"mirostat_tau", "0 or more", between(s->mirostat_tau, 0.0f, FLT_MAX)},
+        {"mirostat_eta", "0 or more", between(s->mirostat_eta, 0.0f, FLT_MAX)},
+        {"dry_multiplier", "0 (off) or more", between(s->dry_multiplier, 0.0f, FLT_MAX)},
+        {"dry_base", "1 or more", !dry || between(s->dry_base, 1.0f, FLT_MAX)},
+        {"dry_allowed_length", "1 or more", !dry || s->dry_allowed_length >= 1},
+        {"dry_penalty_last", "-1 (all) or more", s->dry_penalty_last >= -1},
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (!rules[i].good) {
-            return mo_fail(err, MO_EINVAL, "%s must be %s", rules[i].name, rules[i].must);
+            return mo_fail(err, MO_EINVAL, "`%s` must be %s", rules[i].name, rules[i].must);
         }
     }
     return mo_chain_order(s->order, order, &count, err);
@@ -92,25 +97,24 @@ static mo_status check_more(const mo_sampler_options *s, mo_error *err)
 mo_status mo_sampler_options_check(const mo_sampler_options *s, int64_t vocab, mo_error *err)
 {
     if (!(s->temperature >= 0.0f) || !isfinite(s->temperature)) {
-        return mo_fail(err, MO_EINVAL, "temperature must be 0 or more, not %g", (double)s->temperature);
+        return mo_fail(err, MO_EINVAL, "`temperature` must be 0 or more, not %g", (double)s->temperature);
     }
     if (!(s->top_p > 0.0f && s->top_p <= 1.0f)) {
-        return mo_fail(err, MO_EINVAL, "top-p must be above 0 and at most 1, not %g", (double)s->top_p);
+        return mo_fail(err, MO_EINVAL, "`top_p` must be above 0 and at most 1, not %g", (double)s->top_p);
     }
     if (!(s->min_p >= 0.0f && s->min_p <= 1.0f)) {
-        return mo_fail(err, MO_EINVAL, "min-p must be between 0 and 1, not %g", (double)s->min_p);
-    }
-    if (s->top_k < 0 || s->penalty_last < -1) {
-        return mo_fail(err, MO_EINVAL, "top-k must be 0 or more, the penalty window -1 or more");
-    }
-    if (!(s->repeat_penalty > 0.0f) || !isfinite(s->repeat_penalty) || !isfinite(s->presence_penalty) ||
-        !isfinite(s->frequency_penalty)) {
-        return mo_fail(err, MO_EINVAL, "penalties must be finite, the repetition penalty above 0");
+        return mo_fail(err, MO_EINVAL, "`min_p` must be between 0 and 1, not %g", (double)s->min_p);
     }
     for (size_t i = 0; i < s->bias_count; i++) {
-        if (s->bias[i].token < 0 || s->bias[i].token >= vocab || isnan(s->bias[i].bias)) {
-            return mo_fail(err, MO_EINVAL, "logit bias for token %d: the vocabulary has %lld tokens",
-                           s->bias[i].token, (long long)vocab);
+        const mo_logit_bias *b = &s->bias[i];
+        if (b->token < 0 || b->token >= vocab) {
+            return mo_fail(err, MO_EINVAL, "`bias` names token %d, but the vocabulary has %lld tokens",
+                           b->token, (long long)vocab);
+        }
+        if (isnan(b->bias) || b->bias == INFINITY) {
+            return mo_fail(err, MO_EINVAL,
+                           "`bias` of token %d must be a number, or -infinity to forbid it, not %g", b->token,
+                           (double)b->bias);
         }
     }
     return check_more(s, err);
@@ -131,7 +135,7 @@ mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_s
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_sampler_options", err);
     if (status == MO_OK && o.bias_count && !o.bias) {
-        status = mo_fail(err, MO_EINVAL, "the list of biases is NULL, but it has %zu; give it", o.bias_count);
+        status = mo_fail(err, MO_EINVAL, "`bias` is NULL, but its count is %zu; give the list", o.bias_count);
     }
     if (status == MO_OK && vocab < 1) {
         status = mo_fail(err, MO_EINVAL, "a vocabulary has at least one token, not %lld", (long long)vocab);

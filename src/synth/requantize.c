@@ -109,12 +109,12 @@ static const char *all_formats(char *text, size_t size)
     return text;
 }
 
-static mo_status format_named(const char *name, const mo_format **out, mo_error *err)
+static mo_status format_named(const char *member, const char *name, const mo_format **out, mo_error *err)
 {
     char names[256];
     *out = name ? mo_format_named(name) : NULL;
     if (name && (!*out || (*out)->kind == MO_KIND_INTEGER)) {
-        return mo_fail(err, MO_EINVAL, "\"%.40s\" is not a weight format; choose one of %s", name,
+        return mo_fail(err, MO_EINVAL, "%s \"%.40s\" is not a weight format; choose one of %s", member, name,
                        all_formats(names, sizeof names));
     }
     if (name && !mo_format_is_written((*out)->type)) {
@@ -130,13 +130,17 @@ static mo_status choose_formats(requantize *r, const mo_quantize_options *o, mo_
                                  [MO_CLASS_REST] = o->rest,
                                  [MO_CLASS_OUTPUT] = o->output ? o->output : o->rest,
                                  [MO_CLASS_EMBEDDING] = o->embedding ? o->embedding : o->rest};
+    static const char *const members[] = {[MO_CLASS_EXPERTS] = "`experts`",
+                                          [MO_CLASS_REST] = "`rest`",
+                                          [MO_CLASS_OUTPUT] = "`output`",
+                                          [MO_CLASS_EMBEDDING] = "`embedding`"};
     bool any = false;
     if (o->threads < 0) {
-        return mo_fail(err, MO_EINVAL, "%d is not a valid number of threads; use 0 for one per core",
+        return mo_fail(err, MO_EINVAL, "`threads` must be 1 or more (or 0 for one per core), not %d",
                        o->threads);
     }
     for (int c = 0; c < MO_CLASS_KEPT; c++) {
-        const mo_status status = format_named(names[c], &r->formats[c], err);
+        const mo_status status = format_named(members[c], names[c], &r->formats[c], err);
         if (status != MO_OK) {
             return status;
         }

@@ -57,15 +57,15 @@ typedef struct synth {
 /* ---- Options ------------------------------------------------------------------------------------ */
 
 /* MO_TYPE_LIMIT where none is named. */
-static mo_status find_format(const char *name, mo_type *out, mo_error *err)
+static mo_status find_format(const char *member, const char *name, mo_type *out, mo_error *err)
 {
     const mo_format *f = name ? mo_format_named(name) : NULL;
     *out = f ? f->type : MO_TYPE_LIMIT;
     if (name && (!f || f->kind == MO_KIND_INTEGER)) {
         return mo_fail(err, MO_EINVAL,
-                       "\"%s\" is not a weight format; choose one of " MO_WEIGHT_TYPE_NAMES
+                       "%s \"%.40s\" is not a weight format; choose one of " MO_WEIGHT_TYPE_NAMES
                        "in upper or lower case",
-                       name);
+                       member, name);
     }
     return MO_OK;
 }
@@ -74,14 +74,14 @@ static mo_status check_options(synth *s, mo_error *err)
 {
     const mo_synth_options *o = &s->options;
     if (o->layers < 0 || o->layers > s->shape->layers) {
-        return mo_fail(err, MO_EINVAL, "%s has %d layers, so a file cannot have %d; choose 1 to %d",
-                       s->shape->name, s->shape->layers, o->layers, s->shape->layers);
+        return mo_fail(err, MO_EINVAL, "`layers` must be 1 to %d, the layers of %s (or 0 for all), not %d",
+                       s->shape->layers, s->shape->name, o->layers);
     }
     if (!(o->skew >= 0.0f && o->skew <= 8.0f)) {
-        return mo_fail(err, MO_EINVAL, "invalid router skew %g; choose 0 (none) to 8", (double)o->skew);
+        return mo_fail(err, MO_EINVAL, "`skew` must be 0 (none) to 8, not %g", (double)o->skew);
     }
     if (o->threads < 0) {
-        return mo_fail(err, MO_EINVAL, "%d is not a valid number of threads; use 0 for one per core",
+        return mo_fail(err, MO_EINVAL, "`threads` must be 1 or more (or 0 for one per core), not %d",
                        o->threads);
     }
     if (s->like && (o->type || o->experts || o->vocabulary)) {
@@ -92,8 +92,8 @@ static mo_status check_options(synth *s, mo_error *err)
     if (o->experts && s->shape->experts == 0) {
         return mo_fail(err, MO_EINVAL, "%s has no experts to choose a format for", s->shape->name);
     }
-    const mo_status status = find_format(o->type, &s->type, err);
-    return status == MO_OK ? find_format(o->experts, &s->experts, err) : status;
+    const mo_status status = find_format("`type`", o->type, &s->type, err);
+    return status == MO_OK ? find_format("`experts`", o->experts, &s->experts, err) : status;
 }
 
 /* ---- What the values are ------------------------------------------------------------------------ */

@@ -85,8 +85,12 @@ void mo_template_close(mo_template *t)
 /* "2026-01-15T10:20:30", "2026-01-15 10:20" or "2026-01-15". */
 static bool read_clock(const char *text, struct tm *out)
 {
+    static const char form[] = "0000-00-00";
     int year, month, day, hour = 0, minute = 0, second = 0, n = 0, m = 0;
-    if (sscanf(text, "%4d-%2d-%2d%n", &year, &month, &day, &n) != 3 || n < 8) {
+    while (form[n] == '0' ? text[n] >= '0' && text[n] <= '9' : form[n] && text[n] == form[n]) {
+        n++;
+    }
+    if (form[n] || sscanf(text, "%4d-%2d-%2d", &year, &month, &day) != 3) {
         return false;
     }
     if (text[n]) {
@@ -96,8 +100,8 @@ static bool read_clock(const char *text, struct tm *out)
             return false;
         }
     }
-    if (year < 0 || month < 1 || month > 12 || day < 1 || day > 31 || hour < 0 || hour > 23 || minute < 0 ||
-        minute > 59 || second < 0 || second > 60) {
+    if (month < 1 || month > 12 || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 ||
+        second > 60) {
         return false;
     }
     *out = (struct tm){.tm_year = year - 1900,
@@ -106,8 +110,8 @@ static bool read_clock(const char *text, struct tm *out)
                        .tm_hour = hour,
                        .tm_min = minute,
                        .tm_sec = second};
-    (void)timegm(out); /* the day of the week and of the year */
-    return true;
+    (void)timegm(out); /* the day of the week and of the year; 31 February becomes a day of March */
+    return out->tm_mday == day;
 }
 
 static mo_status set_clock(const char *text, struct tm *tm, const struct tm **clock, mo_error *err)
@@ -116,8 +120,8 @@ static mo_status set_clock(const char *text, struct tm *tm, const struct tm **cl
         const time_t now = time(NULL);
         localtime_r(&now, tm);
     } else if (*text && !read_clock(text, tm)) {
-        return mo_fail(err, MO_EINVAL, "the clock \"%.40s\" is not a time of the form 2026-01-15T10:20:30",
-                       text);
+        return mo_fail(err, MO_EINVAL,
+                       "`date` \"%.40s\" is not a date such as 2026-01-15 or 2026-01-15T10:20:30", text);
     }
     tm->tm_zone = ""; /* a time without a zone, as Python's now() */
     *clock = text && !*text ? NULL : tm;

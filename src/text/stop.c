@@ -57,16 +57,16 @@ static mo_status pattern_open(pattern *p, const char *string, size_t number, mo_
 {
     const size_t length = string ? strlen(string) : 0;
     if (length == 0) {
-        return mo_fail(err, MO_EINVAL, "stop string %zu is empty", number);
+        return mo_fail(err, MO_EINVAL, "string %zu of `stop` is empty", number);
     }
     if (length > LENGTH_MAX) {
-        return mo_fail(err, MO_EINVAL, "stop string %zu has %zu bytes; the limit is %d", number, length,
+        return mo_fail(err, MO_EINVAL, "string %zu of `stop` has %zu bytes; the limit is %d", number, length,
                        LENGTH_MAX);
     }
     for (size_t i = 0, n; i < length; i += n) {
         n = mo_utf8_length((const uint8_t *)string + i, length - i);
         if (n == 0) {
-            return mo_fail(err, MO_EINVAL, "stop string %zu is not UTF-8 at byte %zu", number, i + 1);
+            return mo_fail(err, MO_EINVAL, "string %zu of `stop` is not UTF-8 at byte %zu", number, i + 1);
         }
     }
     p->length = length;
@@ -99,7 +99,7 @@ mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, 
     }
     *out = NULL;
     if (count > COUNT_MAX) {
-        return mo_fail(err, MO_EINVAL, "%zu stop strings were given; the limit is %d", count, COUNT_MAX);
+        return mo_fail(err, MO_EINVAL, "`stop` has %zu strings; the limit is %d", count, COUNT_MAX);
     }
     mo_stop *stop = calloc(1, sizeof *stop);
     pattern *patterns = calloc(count ? count : 1, sizeof *patterns);

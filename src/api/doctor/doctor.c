@@ -36,6 +36,9 @@ mo_status mo_doctor_open(const mo_doctor_options *options, mo_doctor **out, mo_e
     mo_doctor_options o = {.size = sizeof o};
     *out = NULL;
     mo_status status = mo_options_read(&o, sizeof o, options, "mo_doctor_options", err);
+    if (status == MO_OK) {
+        status = mo_check_file(o.model, "model", err);
+    }
     mo_visit v = {.root = o.root ? o.root : "", .model = o.model};
     if (status == MO_OK && v.model) {
         status = measure_model(&v, err);
