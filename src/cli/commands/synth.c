@@ -1,4 +1,4 @@
-/* moraine synth: a model file of a published model's shape with random weights. */
+/* moraine synth: writes a model with the shape of a published one and random weights. */
 #include <moraine_tools.h>
 
 #include <stdio.h>
