@@ -22,7 +22,7 @@
    Ending a phase. `unfinished` counts chunks that are not finished. The thread that decrements it to zero is
    the only one: it opens the next phase or closes the region, so no phase waits for the calling thread.
 
-   Sleeping. A thread sets `parked` of its worker, increments `sleepers`, looks for work once more, and waits.
+   Sleeping. A thread increments `sleepers`, sets `parked` of its worker, looks for work once more, and waits.
    The thread that opens a phase stores `unclaimed` first and reads `sleepers` afterwards. All accesses are
    sequentially consistent, so one of the two sees the other. A missed wake-up would only cost speed, because
    the thread that opens a phase also works on it. */
