@@ -264,7 +264,7 @@ void cli_idle_tell_plan(const cli_loading *l, const mo_plan_report *r)
              l->model.speculate == MO_SPECULATE_OFF ? unguessed
              : r->batch == 1
                  ? "with --batch 1 no tokens are guessed"
-                 : "the model's weights or context need its memory; --speculate draft takes it all the same");
+                 : "the model's weights or context need its memory; --speculate draft uses it anyway");
     }
     if (l->model.prompt_precision != r->prompt_precision) {
         note("plan",

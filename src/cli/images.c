@@ -25,10 +25,10 @@ void cli_image_options(cli_options *to, cli_loading *l)
          &l->mmproj, 0, 0},
         {"no-mmproj", 0, CLI_FLAG, NULL, "same as --mmproj none", &l->no_mmproj, 0, 0},
         {"image-min-tokens", 0, CLI_INTEGER, "N",
-         "a picture becomes at least N tokens: smaller ones are enlarged (default: as the encoder has it)",
+         "a picture becomes at least N tokens: smaller ones are enlarged (default: the encoder's)",
          &l->model.image_min_tokens, 1, 65536},
         {"image-max-tokens", 0, CLI_INTEGER, "N",
-         "a picture becomes at most N tokens: larger ones are reduced (default: as the encoder has it)",
+         "a picture becomes at most N tokens: larger ones are reduced (default: the encoder's)",
          &l->model.image_max_tokens, 1, 65536},
     };
     CLI_OPTIONS_ADD(to, table);

@@ -98,7 +98,8 @@ static void print_guesses(const mo_plan_report *r)
                     "with its KV cache; part of the lines above");
     }
     if (r->encoder_bytes) {
-        print_place("  encoder", r->encoder_bytes, "of pictures, with its work; part of the lines above");
+        print_place("  encoder", r->encoder_bytes,
+                    "of pictures, with its working memory; part of the lines above");
     }
 }
 

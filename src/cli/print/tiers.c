@@ -67,7 +67,9 @@ static void print_experts(const mo_tier_report *r)
                r->guessed, cli_bytes_text(r->guessed_bytes, a), r->useful, r->late, r->wasted);
     }
     if (r->known) {
-        printf("  known          %" PRIu64 " experts were read ahead because tokens say them\n", r->known);
+        printf("  known          %" PRIu64
+               " experts were read in advance because the token ids determine them\n",
+               r->known);
     }
     if (r->skipped) {
         printf("  skipped        %" PRIu64 " experts: results are not exact (--skip-missing)\n", r->skipped);
