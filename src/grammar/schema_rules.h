@@ -37,7 +37,7 @@ typedef struct mo_schema_rules {
     size_t path_length; /* may be longer than the stored part */
     bool common[MO_COMMON_RULES];
     mo_schema_seen *seen; /* schemas that have a rule: a hash table */
-    size_t seen_count, seen_space;
+    size_t seen_space;
     json_t *made; /* list of schemas created by merging; they live as long as this struct */
     mo_error *err;
 } mo_schema_rules;
