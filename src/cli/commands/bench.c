@@ -582,6 +582,26 @@ static int bench_model(const request *q, speeds *s, cli_loading *l)
     return path ? bench(path, q->text, l, s, q->svg, q->json) : code;
 }
 
+static int bench_with(const request *q, speeds *s, cli_server_bench *server, cli_loading *l)
+{
+    int code = check(q, s, server->url);
+    if (code != CLI_OK || cli_cluster_follows("bench", q->model, l, &code)) {
+        return code;
+    }
+    if (!cli_check_writable("bench", "--svg", q->svg)) {
+        return CLI_FAILED;
+    }
+    if (!check_lengths(s, q->parallel, l->model.context)) {
+        return CLI_USAGE;
+    }
+    if (server->url) {
+        server->streams = q->parallel ? q->parallel : 1;
+        server->json = q->json;
+        return bench_server(server, s, q->model || q->synthetic || q->text);
+    }
+    return bench_model(q, s, l);
+}
+
 int cli_bench(int argc, char **argv)
 {
     cli_loading l = cli_loading_default();
@@ -650,25 +670,7 @@ int cli_bench(int argc, char **argv)
         .max_arguments = 1,
     };
     int first;
-    int code = cli_options_parse(&usage, argc, argv, &first);
-    if (code >= 0) {
-        return code;
-    }
-    q.model = argv[first];
-    code = check(&q, &s, server.url);
-    if (code != CLI_OK || cli_cluster_follows("bench", q.model, &l, &code)) {
-        return code;
-    }
-    if (!cli_check_writable("bench", "--svg", q.svg)) {
-        return CLI_FAILED;
-    }
-    if (!check_lengths(&s, q.parallel, l.model.context)) {
-        return CLI_USAGE;
-    }
-    if (server.url) {
-        server.streams = q.parallel ? q.parallel : 1;
-        server.json = q.json;
-        return bench_server(&server, &s, q.model || q.synthetic || q.text);
-    }
-    return bench_model(&q, &s, &l);
+    const int code = cli_options_parse(&usage, argc, argv, &first);
+    q.model = code >= 0 ? NULL : argv[first];
+    return code >= 0 ? code : bench_with(&q, &s, &server, &l);
 }

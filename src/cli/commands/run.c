@@ -285,6 +285,43 @@ static int check(const request *r, const cli_session_file *saved)
     return CLI_OK;
 }
 
+/* words: the model and the prompt, each optional. */
+static int run_with(char **words, request *r, cli_loading *l, cli_sampling *s)
+{
+    int code = CLI_OK;
+    if (cli_cluster_follows("run", words[0], l, &code)) {
+        return code;
+    }
+    cli_session_file *saved = NULL;
+    r->plain = words[0] ? words[1] : NULL;
+    r->prompt = r->prompts.item[0];
+    if (r->session) {
+        saved = cli_session_file_open("run", r->session, &code);
+    }
+    s->quiet = r->quiet || r->json;
+    code = code == CLI_OK ? check(r, saved) : code;
+    code = code == CLI_OK ? cli_constraint_read("run", &r->constraint) : code;
+    l->vocabulary = true;
+    l->thinking = cli_thinking_of(&r->thinking);
+    l->bias = s->bias;
+    l->discovers = r->discover > 0;
+    code = code == CLI_OK && !cli_loading_set("run", l) ? CLI_USAGE : code;
+    if (code == CLI_OK) {
+        r->prompt = r->plain ? r->plain : r->prompt;
+        r->model = cli_model_path("run", words[0], r->quiet || r->json, &code);
+        if (r->model &&
+            !cli_images_find_encoder("run", r->model,
+                                     r->image_files.count ? CLI_ENCODER_NEEDED : CLI_ENCODER_NAMED, l)) {
+            r->model = NULL;
+            code = CLI_USAGE;
+        }
+        code = r->model ? run(r, l, s, saved) : code;
+    }
+    cli_constraint_close(&r->constraint);
+    cli_session_file_close(saved);
+    return code;
+}
+
 int cli_run(int argc, char **argv)
 {
     request r = {.limit = -1};
@@ -346,40 +383,6 @@ int cli_run(int argc, char **argv)
         .surplus = "put quotes around the prompt",
     };
     int first;
-    int code = cli_options_parse(&usage, argc, argv, &first);
-    if (code >= 0) {
-        return code;
-    }
-    if (cli_cluster_follows("run", argv[first], &l, &code)) {
-        return code;
-    }
-    cli_session_file *saved = NULL;
-    code = CLI_OK;
-    r.plain = argv[first] ? argv[first + 1] : NULL;
-    r.prompt = r.prompts.item[0];
-    if (r.session) {
-        saved = cli_session_file_open("run", r.session, &code);
-    }
-    s.quiet = r.quiet || r.json;
-    code = code == CLI_OK ? check(&r, saved) : code;
-    code = code == CLI_OK ? cli_constraint_read("run", &r.constraint) : code;
-    l.vocabulary = true;
-    l.thinking = cli_thinking_of(&r.thinking);
-    l.bias = s.bias;
-    l.discovers = r.discover > 0;
-    code = code == CLI_OK && !cli_loading_set("run", &l) ? CLI_USAGE : code;
-    if (code == CLI_OK) {
-        r.prompt = r.plain ? r.plain : r.prompt;
-        r.model = cli_model_path("run", argv[first], r.quiet || r.json, &code);
-        if (r.model &&
-            !cli_images_find_encoder("run", r.model,
-                                     r.image_files.count ? CLI_ENCODER_NEEDED : CLI_ENCODER_NAMED, &l)) {
-            r.model = NULL;
-            code = CLI_USAGE;
-        }
-        code = r.model ? run(&r, &l, &s, saved) : code;
-    }
-    cli_constraint_close(&r.constraint);
-    cli_session_file_close(saved);
-    return code;
+    const int code = cli_options_parse(&usage, argc, argv, &first);
+    return code >= 0 ? code : run_with(argv + first, &r, &l, &s);
 }

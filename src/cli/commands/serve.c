@@ -104,9 +104,8 @@ static void add_model_options(cli_options *to, model_settings *m)
          "if other requests wait, end an answer whose client has not read for N seconds (default: 10)",
          &m->stalled_s, 1, 86400},
         {"cache-ram", 0, CLI_INTEGER, "MIB",
-         "memory for cached prompt prefixes; "
-         "0: off (default: 1024); also -cram",
-         &m->cache_mib, 0, INT64_MAX >> 20},
+         "memory for cached prompt prefixes; 0: off (default: 1024); also -cram", &m->cache_mib, 0,
+         INT64_MAX >> 20},
         {"cache-dir", 0, CLI_TEXT, "DIR",
          "also store prefixes and Responses API answers in DIR, and reuse them after a restart",
          &e->cache_dir, 0, 0},
