@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
 
 #define PREFIX "LLAMA_MOE_HOT_CACHE_"
 

@@ -12,7 +12,6 @@
 
 #include "base/status.h"
 #include "hub/download.h"
-#include "hub/encoder.h"
 #include "hub/header.h"
 #include "hub/identity.h"
 #include "hub/label.h"

@@ -4,7 +4,6 @@
 
 #include "template/json.h"
 #include "template/print.h"
-#include "template/unicode.h"
 
 mo_json_style mo_json_style_default(mo_work *w)
 {

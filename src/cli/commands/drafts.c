@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/commands/commands.h"
 #include "cli/messages.h"
 #include "cli/print/json.h"
 #include "cli/print/measured.h"

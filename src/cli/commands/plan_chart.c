@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands/commands.h"
 #include "cli/messages.h"
 #include "cli/print/terminal.h"
 
