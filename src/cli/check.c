@@ -83,7 +83,6 @@ static bool has_vocabulary(const mo_file *file)
     return false;
 }
 
-/* The vocabulary size of the model; 0 if the header does not have it. */
 static int64_t vocabulary(const mo_file *file)
 {
     mo_tensor_info t;

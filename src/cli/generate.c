@@ -183,7 +183,6 @@ static bool on_progress(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
-/* Is the error in the schema or grammar? */
 static bool is_constraint_wrong(mo_model *model, const mo_generation_options *o)
 {
     mo_generation_options without = *o;
@@ -321,7 +320,6 @@ static bool print_text(cli_generation *g, const mo_text *text, bool thought)
     return !kept->failed && cli_stdout_flush();
 }
 
-/* Prints ids, for a model without a vocabulary. */
 static bool print_ids(const cli_generation *g, const mo_generation_event *e)
 {
     for (size_t i = 0; i < e->token_count && !g->how.silent; i++) {

@@ -117,7 +117,6 @@ void mo_select_among(const float *logits, int32_t *tokens, int64_t count, mo_ran
 
 /* ---- The most likely by number ---- */
 
-/* The larger logit first; of equals the lower token. */
 static bool before(const float *logits, int32_t a, int32_t b)
 {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);

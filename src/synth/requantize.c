@@ -95,7 +95,6 @@ mo_tensor_class mo_requantize_class(const mo_gguf_tensor *t)
     }
 }
 
-/* The names of all formats that can be written. */
 static const char *all_formats(char *text, size_t size)
 {
     text[0] = '\0';

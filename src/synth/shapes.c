@@ -313,7 +313,6 @@ static char block_of(const mo_shape *s, int layer)
     return (char)(s->blocks && layer >= 0 ? s->blocks[(size_t)layer % strlen(s->blocks)] : 0);
 }
 
-/* Does the layer have full attention? */
 static bool is_full(const mo_shape *s, int layer)
 {
     if (s->blocks) {
@@ -896,7 +895,6 @@ static int ratio_of(const mo_shape *s, int layer)
     return s->streams == 0 || layer < 2 ? 0 : layer % 2 ? 128 : 4;
 }
 
-/* Does the layer have its own indexer? */
 static bool has_indexer(const mo_shape *s, int layer)
 {
     if (s->streams) {
@@ -1165,7 +1163,6 @@ static void put_window_flags(const mo_shape *s, int layers, mo_gguf_writer *w)
     }
 }
 
-/* Writes which layers have their own indexer. */
 static void put_indexers(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];

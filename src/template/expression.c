@@ -509,7 +509,6 @@ mo_jnode *mo_parse_expression(mo_jparser *p)
     return n;
 }
 
-/* Is the end of the tuple reached? */
 static bool tuple_ends(const mo_jparser *p)
 {
     const mo_jtoken_kind kind = mo_parser_now(p)->kind;

@@ -6,7 +6,6 @@
 
 /* ---- Contents ---- */
 
-/* Is the part a picture? */
 static bool is_mark(mo_work *w, mo_jv text)
 {
     return mo_jstring_is(text.as.string, MO_IMAGE_MARK) && !mo_jstring_is_input(w, text.as.string);

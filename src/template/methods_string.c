@@ -97,7 +97,6 @@ static void reverse(mo_jlist *list)
     }
 }
 
-/* Splits at runs of white space. */
 static mo_jlist *split_blanks(mo_jrun *r, mo_jstring s, int64_t most)
 {
     mo_jlist *list = mo_jlist_new(r->w, MO_SHAPE_LIST, 0);

@@ -10,7 +10,6 @@ static mo_jv json_text(mo_work *w, mo_jv v)
     return mo_jv_string(mo_jbuffer_view(out));
 }
 
-/* The function of a tool or a call. */
 static mo_jv function_of(mo_jv v)
 {
     const mo_jv *function = v.kind == MO_J_DICT ? mo_jdict_find(v.as.dict, "function") : NULL;

@@ -4,7 +4,6 @@
 
 #include "cli/print/terminal.h"
 
-/* The average over all layers. */
 static double mean_expert_bytes(mo_model *model)
 {
     mo_model_info info;

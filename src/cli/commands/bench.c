@@ -372,7 +372,6 @@ static int bench(const char *path, const char *text, cli_loading *l, speeds *s, 
     return code;
 }
 
-/* Measures several sequences together. */
 static int bench_parallel(const char *path, const char *text, cli_loading *l, cli_parallel *p, bool json)
 {
     int code;
@@ -401,7 +400,6 @@ static int bench_parallel(const char *path, const char *text, cli_loading *l, cl
     return code;
 }
 
-/* Measures with and without drafts. */
 static int bench_drafts(const char *path, const char *text, cli_loading *l, cli_drafts *d, bool json)
 {
     int code;
@@ -496,7 +494,6 @@ static bool asks_for_drafts(const request *q, const cli_loading *l)
     return q->draft >= 0 || l->model.speculate != MO_SPECULATE_OFF;
 }
 
-/* Checks the options of drafts. */
 static bool check_drafts(const request *q, const speeds *s, const cli_loading *l)
 {
     if (q->accepted >= 0 && q->draft < 0) {
@@ -528,7 +525,6 @@ static bool check_drafts(const request *q, const speeds *s, const cli_loading *l
     return true;
 }
 
-/* Checks combinations of options. */
 static int check(const request *q, const speeds *s, const char *url)
 {
     if (q->model && q->synthetic) {

@@ -195,7 +195,6 @@ static void ask(dialog *chat, const char *text)
     offer();
 }
 
-/* Sends the pending message again. */
 static void ask_again(dialog *chat)
 {
     char *text = chat->pending;
@@ -661,7 +660,6 @@ static int talk(dialog *chat, const cli_session_file *saved)
     return code;
 }
 
-/* Checks combinations of options and the session file. */
 static bool check(const request *r, const cli_session_file *saved)
 {
     if (!cli_stop_check("chat", &r->stops) || !cli_thinking_check("chat", &r->thinking)) {

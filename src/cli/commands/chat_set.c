@@ -158,7 +158,6 @@ static char *keep(cli_chat_settings *s, const char *text)
     return copy; /* cppcheck-suppress memleak ; the list owns it */
 }
 
-/* Removes quotes around the whole text. */
 static void unquote(char *text)
 {
     const size_t length = strlen(text);
@@ -168,7 +167,6 @@ static void unquote(char *text)
     }
 }
 
-/* Sets the option to its default. */
 static void reset(cli_chat_settings *s, const char *name)
 {
     cli_chat_settings unset = {.sampling = CLI_SAMPLING_DEFAULT, .limit = -1};

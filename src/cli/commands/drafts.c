@@ -95,7 +95,6 @@ static bool open_one(measuring *m, int which, bool with)
     return true;
 }
 
-/* Records when tokens came. */
 static bool drain(sequence *s, bool with)
 {
     mo_generation_event e;

@@ -449,7 +449,6 @@ static void evaluation_close(evaluation *e)
     }
 }
 
-/* Can all named files be read and written? */
 static bool files_fit(const evaluation *e, const char *ids_path)
 {
     for (int i = 0; !ids_path && i < e->passage_count; i++) {
@@ -511,7 +510,6 @@ static int run(const char *path, const char *ids_path, const cli_loading *l, eva
     return code;
 }
 
-/* Checks combinations of options. False after printing the error. */
 static bool check_request(const char *ids, const evaluation *e, const cli_loading *l)
 {
     if ((e->passage_count > 0) == (ids != NULL)) {

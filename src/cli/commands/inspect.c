@@ -104,7 +104,6 @@ static void print_model(const mo_file *file, const mo_file_info *s)
            s->parts == 1 ? "file" : "files");
 }
 
-/* For a clip file. */
 static void print_encoder(const mo_file *file)
 {
     mo_encoder_info e;

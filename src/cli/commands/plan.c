@@ -253,7 +253,6 @@ static void print_hot_cache(const mo_plan_report *r)
     printf(", for texts that match the profile\n");
 }
 
-/* Prints share and use of each device. */
 static void print_devices(const mo_plan_report *r)
 {
     for (int i = 0; i < r->card_count; i++) {

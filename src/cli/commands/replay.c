@@ -129,7 +129,6 @@ static double share(int64_t part, int64_t whole)
     return whole ? (double)part / (double)whole : 0.0;
 }
 
-/* The hit rate of a phase, or of both. */
 static double hit_rate(const mo_replay_report *r, int phase)
 {
     if (phase >= 0) {

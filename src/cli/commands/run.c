@@ -159,7 +159,6 @@ static int print_end(const request *r, const cli_generation *g)
 
 /* ---- The command ---- */
 
-/* Answers, and writes the session file if there is one. */
 static int answer(request *r, cli_generation *g, const cli_session_file *saved, const char *text,
                   size_t length)
 {
@@ -230,7 +229,6 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
     return code;
 }
 
-/* Checks combinations of options. */
 static int check(const request *r, const cli_session_file *saved)
 {
     if (r->prompts.count > 1) {

@@ -504,7 +504,6 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
     return set_spec(&m, NULL, &o.models.others) ? run_server(&o) : CLI_USAGE;
 }
 
-/* Checks combinations of options. */
 static int check(const serve_settings *s)
 {
     const srv_server_options *o = &s->server;

@@ -73,7 +73,6 @@ static bool feed(recording *c, const int32_t *tokens, int64_t count, mo_trace_ph
     return !cli_interrupted();
 }
 
-/* Opens an empty session. */
 static bool begin_anew(recording *c, mo_kv_type kv)
 {
     mo_error err;
