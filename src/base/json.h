@@ -60,8 +60,7 @@ static inline int mo_json_add(const char *text, size_t length, void *bytes)
     return ((mo_bytes *)bytes)->failed ? -1 : 0;
 }
 
-/* json_dumps(): the caller frees the text. NULL: out of memory, when json_dumps() itself may omit a key
-   (jansson 2.14). */
+/* json_dumps(): the caller frees the text. NULL: out of memory. jansson (2.14) may omit a key instead. */
 static inline char *mo_json_dump(const json_t *json, size_t flags)
 {
     mo_bytes text = {0};

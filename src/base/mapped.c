@@ -14,7 +14,7 @@
 
 /* Never freed, because a handler may traverse the list at any time. Closed ones are reused. */
 struct mo_mapped {
-    /* Read by the handler; an empty range is closed. `end` is written first when closing and last when
+    /* Read by the handler; an empty range is closed. `end` is written first at closing and last at
        opening. */
     _Atomic uintptr_t begin, end;
     atomic_bool lost; /* a page could not be read */

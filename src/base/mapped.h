@@ -22,8 +22,7 @@ uint8_t *mo_mapped_data(const mo_mapped *mapped);
 /* Call after reading. MO_EIO if pages were lost or the file has changed. Any thread. */
 mo_status mo_mapped_check(const mo_mapped *mapped, mo_error *err);
 
-/* Call before and after reading on a thread that is not ours: it may have blocked the signal, which would end
-   the process. */
+/* Call before and after reading on threads that are not ours and may have blocked the signal. */
 void mo_mapped_enter(sigset_t *before);
 void mo_mapped_leave(const sigset_t *before);
 

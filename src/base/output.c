@@ -93,8 +93,7 @@ static mo_status fail_create(const char *path, int code, mo_error *err)
 
 /* ---- Creating ---- */
 
-/* Does the temporary file still have its name? Another process may have renamed it after we opened and before
-   we locked it. */
+/* Does the temporary file still have its name? Another process may have renamed it before we locked it. */
 static bool same_file(int fd, const char *part)
 {
     struct stat ours, named;
@@ -102,8 +101,7 @@ static bool same_file(int fd, const char *part)
            ours.st_dev == named.st_dev;
 }
 
-/* Opens and locks the temporary file, so that two processes cannot write the same target. Reuses the file of
-   a killed process. */
+/* Opens and locks the temporary file, or reuses the file of a killed process. The lock excludes others. */
 static mo_status open_part(mo_output *o, mo_error *err)
 {
     for (;;) {

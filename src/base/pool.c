@@ -104,8 +104,8 @@ struct mo_pool {
     int64_t chunks;            /* of the open phase, at least 2 */
     int64_t bounds[PARTS + 1]; /* the first chunk of each part of its shares, and the end */
     mo_phase phase;            /* a copy of the open phase */
-    /* Of the region: NULL, or says whether its work is still needed. On the same line, so that checking
-       for NULL is cheap. */
+    /* Of the region: NULL, or says whether its work is still needed. On this line so that checking it is
+       cheap. */
     mo_pool_asked asked;
     const void *asked_ctx;
     alignas(LINE_BYTES) _Atomic int64_t unfinished;
@@ -311,7 +311,7 @@ static asked_part *asked_of(worker *s, uintptr_t data)
     return &s->parts[s->known];
 }
 
-/* Prefetches the next lines of the thread's part of a stretch, divided as in share_of(). False: all of it was
+/* Prefetches the next lines of the thread's part of a stretch, as in share_of(). False: all was
    prefetched. */
 static bool ask_part(const mo_pool *pool, worker *s, const ahead *a)
 {

@@ -9,12 +9,10 @@
 
 typedef struct mo_pool mo_pool;
 
-/* Processes [begin, end), at most `grain` items. thread is 0 .. mo_pool_threads()-1 and unique among
-   concurrent calls. */
+/* Processes [begin, end), at most `grain` items. thread: 0 .. mo_pool_threads()-1, unique at any time. */
 typedef void (*mo_pool_fn)(void *ctx, int64_t begin, int64_t end, int thread);
 
-/* Memory that later chunks read, divided among threads: each thread prefetches the part that its own chunks
-   will read. */
+/* Memory that later chunks read. Each thread prefetches the part that its own chunks will read. */
 typedef struct mo_pool_ahead {
     const void *data;
     int64_t bytes;
@@ -68,8 +66,7 @@ typedef bool (*mo_pool_asked)(const void *ctx);
 void mo_pool_region_until(mo_pool *pool, const mo_phase *phases, int count, mo_pool_asked asked,
                           const void *ctx);
 
-/* For a chunk that polls for another thread, `looked` times so far: pauses briefly, and sometimes yields the
-   core. */
+/* For a chunk that polls another thread, `looked` times so far: pauses, and sometimes yields the core. */
 void mo_pool_pause(unsigned looked);
 
 /* The same, but the thread prefetches memory of later phases (mo_phase.ahead). */

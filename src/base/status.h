@@ -4,8 +4,7 @@
 
 #include "moraine.h"
 
-/* Fills err (may be NULL) with the status and a formatted sentence. Returns status: `return mo_fail(err,
-   MO_EIO, "...")`. */
+/* Fills err (may be NULL) and returns status: `return mo_fail(err, MO_EIO, "...")`. */
 mo_status mo_fail(mo_error *err, mo_status status, const char *fmt, ...) MO_PRINTF(3, 4);
 
 /* Prepends "prefix: " to the detail in err. Returns err's status. */

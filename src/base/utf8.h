@@ -63,8 +63,7 @@ static inline uint32_t mo_utf8_decode(const uint8_t *p, size_t length)
     }
 }
 
-/* Writes the bytes of a code point, 1 to 4, and returns their number. Surrogates and values above U+10FFFF
-   become U+FFFD. */
+/* Writes the bytes of a code point and returns their number, 1 to 4. Invalid code points become U+FFFD. */
 static inline size_t mo_utf8_encode(uint32_t code, char *bytes)
 {
     uint32_t c = code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0xFFFD : code;

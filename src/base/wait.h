@@ -1,5 +1,4 @@
-/* Wait: condition variables with deadlines on the monotonic clock, so that setting the system clock has no
-   effect. */
+/* Wait: condition variables with deadlines on the monotonic clock, which setting the time does not affect. */
 #ifndef MO_BASE_WAIT_H
 #define MO_BASE_WAIT_H
 

@@ -25,8 +25,7 @@ static bool refuse(const char *command, char *what, const char *why)
     return false;
 }
 
-/* Adds FILE or FILE:SCALE. The part after the last colon is a scale if it is a number and no file has the
-   whole name. */
+/* Adds FILE or FILE:SCALE. A number after the last colon is a scale if no file has the whole name. */
 static bool add(const char *command, const char *text, size_t length, bool scaled, list *l)
 {
     char *path = strndup(text, length);

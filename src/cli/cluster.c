@@ -78,8 +78,7 @@ static void say_lost(void)
     }
 }
 
-/* Other commands report the failed step themselves. A server exits, so that its service manager restarts
-   it. */
+/* Other commands report the failed step themselves. A server exits so that its manager restarts it. */
 static void on_lost(void *user, const char *why)
 {
     (void)user;

@@ -19,8 +19,7 @@ mo_cluster *cli_cluster(void);
 int cli_cluster_rank(void);
 bool cli_cluster_is_shared(void); /* other ranks have parts of the model */
 
-/* True in every rank but 0, after it has followed to the end; *code is its exit code. name: the model on the
-   command line. */
+/* True in every rank but 0, after it has followed to the end with exit code *code. name: the given model. */
 bool cli_cluster_follows(const char *command, const char *name, const cli_loading *loading, int *code);
 
 /* Sets --rank-timeout; 0: unchanged. False after printing the error. */

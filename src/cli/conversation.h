@@ -22,19 +22,16 @@ typedef struct cli_conversation {
 
 void cli_conversation_close(cli_conversation *c); /* clears it; it may be reused */
 
-/* Appends a message with a copy of content. role: "system", "user" or "assistant". False when out of
-   memory. */
+/* Appends a message with a copy of content. role: "system", "user", "assistant". False: out of memory. */
 bool cli_conversation_say(cli_conversation *c, const char *role, const char *content);
 
-/* Moves pictures from `images` to the last message, whose content has a mark for each. False when out of
-   memory. */
+/* Moves `images` to the last message, whose content has a mark for each. False when out of memory. */
 bool cli_conversation_attach(cli_conversation *c, cli_images *images);
 
 /* Removes the last message and moves its pictures to `images`. */
 void cli_conversation_take_back(cli_conversation *c, cli_images *images);
 
-/* Sets the system message to a copy of content, or removes it if content is empty. False when out of
-   memory. */
+/* Sets the system message to a copy of content; "" removes it. False when out of memory. */
 bool cli_conversation_set_system(cli_conversation *c, const char *content);
 
 /* The number of messages that /clear keeps: the system message, if there is one. */

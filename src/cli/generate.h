@@ -116,8 +116,7 @@ int cli_generation_open(cli_generation *g, const char *command, mo_model *model,
                         const cli_sampling *s, const cli_answering *how);
 void cli_generation_close(cli_generation *g);
 
-/* Changes settings and limit from the next answer on. False, with nothing changed, after printing the
-   error. */
+/* Changes settings and limit from the next answer on. False, unchanged, after printing the error. */
 bool cli_generation_change(cli_generation *g, const cli_sampling *s, int64_t limit);
 
 /* Replaces the tokens by a copy of ids. False when out of memory. */

@@ -5,8 +5,7 @@
 
 #include "cli/print/terminal.h"
 
-/* Options grouped by topic, in the order of printing. All other options are printed first, as the command's
-   own. */
+/* Options by topic, in the order of printing. All others are printed first, as the command's own. */
 static const struct {
     const char *title, *names;
 } groups[] = {

@@ -83,8 +83,7 @@ static void add_name(char *names, size_t size, const char *entry)
     }
 }
 
-/* Reports settings of Post-Fetch if nothing can be sent. With a device, the device reports settings without
-   effect itself. */
+/* Reports settings of Post-Fetch if nothing can be sent. A device reports settings without effect itself. */
 static void tell_post_fetch(const char *command, const standing *s)
 {
     char names[512] = "";

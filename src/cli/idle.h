@@ -1,5 +1,4 @@
-/* Idle: reports options and environment variables that have no effect with the open or planned model, once
-   each, on stderr. */
+/* Idle: reports options and variables that have no effect with the open or planned model, once each. */
 #ifndef MO_CLI_IDLE_H
 #define MO_CLI_IDLE_H
 

@@ -68,8 +68,7 @@ static bool fits(const mo_file *model, const char *path)
     return good;
 }
 
-/* Finds the best encoder for the model in a folder; path[size] is "" if there is none. False: the folder
-   cannot be read. */
+/* Finds the best encoder in a folder; path[size] is "" if there is none. False: cannot read the folder. */
 static bool find_in(const char *folder, const char *model, const mo_file *file, char *path, size_t size)
 {
     char other[4096 + 256];

@@ -26,8 +26,7 @@ typedef struct cli_images {
     size_t space;
 } cli_images;
 
-/* Opens a file and computes its rows, with a progress bar if it takes more than a second. False after
-   printing the error. */
+/* Opens a file and computes its rows, with a progress bar if slow. False after printing the error. */
 bool cli_images_add(cli_images *images, const char *command, mo_model *model, const char *path);
 
 /* The same for the files of --image. False after printing the error; close them in this case too. */
@@ -47,8 +46,7 @@ bool cli_images_check(const char *command, const cli_texts *files);
    it. NULL after printing that their numbers differ. */
 char *cli_images_mark(const cli_images *images, const char *text, size_t *length);
 
-/* The ids with the pictures at the positions of negative numbers; free() them. NULL after printing the
-   error. */
+/* The ids with the pictures in place of negative numbers; free() them. NULL after printing the error. */
 int32_t *cli_images_place(const cli_images *images, const int32_t *ids, size_t *count);
 
 #endif

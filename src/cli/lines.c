@@ -225,8 +225,7 @@ static int next_character(EditLine *edit, wchar_t *out)
 #define PASTE_BEGIN "\033[200~"
 #define PASTE_END   L"\033[201~"
 
-/* Bound to PASTE_BEGIN: inserts everything up to PASTE_END unchanged, so that a newline does not end the
-   line. */
+/* Bound to PASTE_BEGIN: inserts everything up to PASTE_END, so that a newline does not end the line. */
 static unsigned char on_paste(EditLine *edit, int key)
 {
     static const size_t end = sizeof PASTE_END / sizeof(wchar_t) - 1;
@@ -257,8 +256,7 @@ static unsigned char on_paste(EditLine *edit, int key)
 
 /* ---- Completion ---- */
 
-/* The number of words that begin with this text; the first *common bytes of all are equal; *first is one of
-   them. */
+/* The number of words with this prefix; the first *common bytes of all are equal; *first is one of them. */
 static int count_matches(const cli_lines *l, const char *text, size_t length, const char **first,
                          size_t *common)
 {

@@ -13,8 +13,8 @@ typedef struct cli_model_header {
     bool fetched;    /* the path's folder must be removed */
 } cli_model_header;
 
-/* CLI_OK, or the exit code after printing the error; then there is nothing to close. given: NULL is the
-   default model. */
+/* CLI_OK, or the exit code after printing the error (then do not close it). given: NULL is the default
+   model. */
 int cli_model_header_open(const char *command, const char *given, bool quiet, cli_model_header *out);
 void cli_model_header_close(cli_model_header *header);
 

@@ -53,8 +53,7 @@ typedef struct cli_options {
 void cli_options_add(cli_options *to, const cli_option *table, size_t count);
 #define CLI_OPTIONS_ADD(to, table) cli_options_add(to, table, sizeof(table) / sizeof *(table))
 
-/* Adds options of another table by name, "ram ctx batch", in this order; if a name occurs twice, the
-   first. */
+/* Adds options of another table by name, "ram ctx batch", in this order; the first of equal names. */
 void cli_options_pick(cli_options *to, const cli_options *from, const char *names);
 
 typedef struct cli_usage {

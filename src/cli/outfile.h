@@ -19,8 +19,7 @@ bool cli_outfile_open(cli_outfile *f, const char *command, const char *path);
 /* False after printing the error: the file will not be kept. */
 bool cli_outfile_write(cli_outfile *f, const void *bytes, size_t size);
 
-/* Renames the file if `keep`, otherwise removes it. False after printing the error. A file that is not open
-   is allowed. */
+/* Renames the file if `keep`, otherwise removes it, if it is open. False after printing the error. */
 bool cli_outfile_close(cli_outfile *f, bool keep);
 
 #endif

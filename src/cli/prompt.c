@@ -10,8 +10,7 @@
 
 #include "cli/infile.h"
 
-/* Removes what editors and other systems add to a text. The last newline of a command-line argument is kept,
-   unless it is CR LF. */
+/* Removes what editors add to a text. The last newline of a command-line argument is kept unless CR LF. */
 static void clean(char *text, size_t *length, bool typed)
 {
     const bool marked = *length > 0 && (text[*length - 1] == '\r' ||

@@ -146,8 +146,7 @@ static int refuse(const char *command, mo_status status, const mo_error *err)
     return CLI_FAILED;
 }
 
-/* Checks before a download. -1: continue; otherwise the exit code. Reports a model that cannot run here
-   first. */
+/* Checks before a download. -1: continue; otherwise the exit code. First reports that it cannot run here. */
 static int before(const char *command, hub_pull *pull, const cli_pulling *p, const char *directory)
 {
     const mo_model_options usual = mo_model_options_default();
@@ -222,8 +221,7 @@ static int fetch(const char *command, hub_pull *pull, const cli_pulling *p, cons
     return -1;
 }
 
-/* CLI_OK, or the exit code after printing the error. directory: 4096 bytes; s and directory must outlive the
-   pull. */
+/* CLI_OK, or the exit code after printing the error. directory: 4096 bytes; must outlive the pull, as s. */
 static int open_pull(const char *command, const char *name, const cli_pulling *p, char *directory, show *s,
                      hub_reference *reference, hub_pull **out)
 {

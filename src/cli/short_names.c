@@ -47,8 +47,7 @@ static int plain(char c)
     return c == ':' || c == '_' ? '-' : tolower((unsigned char)c);
 }
 
-/* The number of characters of the name that match the whole text. 0: the name does not begin with the
-   text. */
+/* The number of characters of the name that match the whole text. 0: the text is not a prefix. */
 static size_t begins(const char *text, const char *name)
 {
     size_t i = 0;

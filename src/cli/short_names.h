@@ -1,5 +1,4 @@
-/* Short names: common names of models, "gpt-oss-20b" or "gpt-oss:20b", and the pulled model or repository
-   they mean. */
+/* Short names: "gpt-oss-20b" or "gpt-oss:20b", and the pulled model or repository that they mean. */
 #ifndef MO_CLI_SHORT_NAMES_H
 #define MO_CLI_SHORT_NAMES_H
 

@@ -9,8 +9,7 @@
 
 #include "cli/print/terminal.h"
 
-/* The program must end within half a second after a signal. This is its own part; the kernel needs the rest
-   to free gigabytes. */
+/* The program must end half a second after a signal. The kernel needs the rest of it to free gigabytes. */
 #define DEADLINE_NS 250000000
 
 /* If an answer takes longer to end, another Ctrl-C ends the conversation. */

@@ -238,8 +238,7 @@ static bool reads_ahead(void *owner)
     return any;
 }
 
-/* Earlier messages have been sent, because `begin` waits for them. A failure is reported by the next
-   request. */
+/* `begin` waits until earlier messages have been sent. The next request reports a failure. */
 static void guess(void *owner, int layer, const int32_t *experts, int count)
 {
     mo_experts_leader *l = owner;

@@ -6,8 +6,7 @@
 #include "cluster/link.h"
 #include "engine/engine.h"
 
-/* Serves until rank 0 closes the model (MO_OK) or the link is lost. Errors of this rank are returned to rank
-   0. */
+/* Serves until rank 0 closes the model (MO_OK) or the link is lost. Returns its errors to rank 0. */
 mo_status mo_follower_run(mo_link *link, mo_engine *engine, mo_error *err);
 
 /* Waits for a head without a time limit. Passes it on at once if this rank adds nothing to it. */

@@ -57,8 +57,7 @@ struct mo_leader {
 
 /* ---- Orders ------------------------------------------------------------------------------------ */
 
-/* Adds an order. If number is not NULL it gets a new number, which is that of the order's state or
-   snapshot. */
+/* Adds an order. number, if not NULL, gets a new number, that of the order's state or snapshot. */
 static mo_status add_order(mo_leader *l, mo_wire_order order, int64_t *number, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -260,8 +259,7 @@ static mo_status send_step(mo_leader *l, const mo_forward *f, mo_error *err)
     return status;
 }
 
-/* Moves the received rows, which are at the beginning of their part of the stream, to the rows of their
-   tokens. */
+/* Moves the received rows from the beginning of their part of the stream to the rows of their tokens. */
 static void spread_rows(const mo_forward *f, float *x, int64_t rows)
 {
     const int64_t width = f->spec->width;

@@ -1,5 +1,4 @@
-/* Leader: rank 0 of a model whose layers are divided. Implements mo_remote_layers by messages to the other
-   ranks. */
+/* Leader: rank 0 of a model whose layers are divided: implements mo_remote_layers by messages. */
 #ifndef MO_CLUSTER_LEADER_H
 #define MO_CLUSTER_LEADER_H
 
@@ -11,8 +10,7 @@ typedef struct mo_leader mo_leader;
 /* For an engine with the first layers. first[ranks + 1]: the first layer of every rank. Sets the engine's
    remote layers. The caller keeps the link; the engine outlives the leader. */
 mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_leader **out, mo_error *err);
-/* Call after all sessions and snapshots are closed. Also closes the model in the other ranks. NULL is
-   allowed. */
+/* Call after all sessions and snapshots are closed. Closes the model in the other ranks. NULL is allowed. */
 void mo_leader_close(mo_leader *leader);
 void mo_leader_traffic(mo_leader *leader, mo_traffic_report *out); /* any thread */
 

@@ -363,8 +363,8 @@ static bool is_heard(const mo_link *l, int rank)
     return rank != own && (own == 0 || rank == 0);
 }
 
-/* Has the process used a twentieth of a CPU since the last call, or read from a disk? The link's own thread
-   uses much less. */
+/* Has the process used a twentieth of a CPU since the last call (its own thread uses less), or read from a
+   disk? */
 static bool at_work(mo_link *l)
 {
     enum { SHARE = 20 };

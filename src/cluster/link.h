@@ -37,12 +37,10 @@ int mo_link_ranks(const mo_link *link);
 /* Replaces the time-out of the options. Any thread. */
 void mo_link_set_timeout(mo_link *link, int64_t timeout_ns);
 
-/* Begins to send. The bytes must not change until mo_link_flush(). Messages longer than the transport's limit
-   are split. */
+/* Begins to send. The bytes must not change until mo_link_flush(). Long messages are split. */
 mo_status mo_link_send(mo_link *link, int to, const void *data, size_t bytes, mo_error *err);
 mo_status mo_link_flush(mo_link *link, mo_error *err);
-/* The number of sends begun; and waiting for the sends before that number, while later ones may be in
-   flight. */
+/* The number of sends begun; and waiting for the sends before that number, but not for later ones. */
 uint64_t mo_link_begun(const mo_link *link);
 mo_status mo_link_flush_to(mo_link *link, uint64_t begun, mo_error *err);
 /* Waits for this many bytes. idle: without a timeout. */

@@ -12,8 +12,8 @@ enum {
         /* about the size of a token's message; large enough that the transport copies it several
            times, from memory that is not cached */
     8192,
-    /* Round trips, of which the median counts. The more ranks, the fewer, so that the whole measurement
-       takes some seconds. */
+    /* Round trips, of which the median counts; fewer with more ranks, so that all of them take some
+       seconds. */
     ROUNDS_LEAST = 15,
     ROUNDS = 45,
     ROUNDS_TOGETHER = 225,
@@ -162,8 +162,7 @@ static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *o
     if (status == MO_OK) {
         status = send_now(l, peer, &end, sizeof end, err);
     }
-    /* Plans use the round trip of a step; single messages only tell which part of it depends on
-       messages. */
+    /* Plans use the round trip of a step; single messages only tell which part of it messages take. */
     const double stream_s = out->bytes_s > 0 ? STREAM_BYTES / out->bytes_s : 0;
     const int further = ROW - 1 + BACK - 1;
     out->message_s = row > one ? (double)(row - one) * 1e-9 / further : 0;

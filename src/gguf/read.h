@@ -31,8 +31,7 @@ const char *mo_gguf_part_path(const mo_gguf *g, int part); /* NULL if there is n
 int64_t mo_gguf_part_bytes(const mo_gguf *g, int part);    /* size of the whole file */
 uint32_t mo_gguf_version(const mo_gguf *g);
 
-/* The path of part `no` (from 0) of `count` with this prefix, as named in split models. MO_EINVAL if it does
-   not fit size bytes. */
+/* The path of part `no` (from 0) of `count` with this prefix. MO_EINVAL if it does not fit size bytes. */
 mo_status mo_gguf_part_name(const char *prefix, int no, int count, char *path, size_t size, mo_error *err);
 
 /* ---- Tensors ---- */
@@ -67,8 +66,7 @@ mo_status mo_gguf_f32_of(const mo_gguf *g, const char *key, uint64_t index, floa
 mo_status mo_gguf_array(const mo_gguf *g, const char *key, mo_value_type type, const mo_gguf_entry **out,
                         mo_error *err);
 
-/* Writes "{architecture}.suffix" into key (size bytes). MO_ENOENT if the file does not name its
-   architecture. */
+/* Writes "{architecture}.suffix" into key (size bytes). MO_ENOENT if the file has no architecture. */
 mo_status mo_gguf_arch_key(const mo_gguf *g, const char *suffix, char *key, size_t size, mo_error *err);
 
 int64_t mo_gguf_entry_count(const mo_gguf *g);

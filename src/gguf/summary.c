@@ -59,8 +59,8 @@ static bool ends(const char *text, const char *suffix)
     return n >= m && strcmp(text + n - m, suffix) == 0;
 }
 
-/* The role of the name after "blk.N.": ffn_{gate,up,down,gate_up}_exps.*, ffn_{gate,up,down}.E.weight, or
-   another. */
+/* The role of the name after "blk.N.": ffn_{gate,up,down,gate_up}_exps.*, ffn_{gate,up,down}.E.weight,
+   other. */
 static mo_tensor_role layer_role(const char *name)
 {
     static const char *const merged[] = {"ffn_gate_exps.", "ffn_up_exps.", "ffn_down_exps.",
@@ -109,8 +109,7 @@ mo_tensor_role mo_tensor_role_of(const char *name, int layers, int *layer)
 
 /* ---- Metadata ---- */
 
-/* A count from the metadata of the architecture. 0: missing; the largest if the file has one for each
-   layer. */
+/* A count from the metadata of the architecture. 0: missing; the largest if there is one for each layer. */
 static mo_status count_of(sums *s, const char *suffix, int64_t limit, int64_t *out)
 {
     char key[256];

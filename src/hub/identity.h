@@ -12,8 +12,7 @@ void hub_identity_keep(int fd, const char *identity);
 /* Reads the stored identity. False: none, or the file was modified since. */
 bool hub_identity_of(const char *path, char *identity, size_t size);
 
-/* The SHA-256 of a file in hexadecimal digits. goes_on is called regularly with the number of hashed bytes;
-   false: MO_ECANCELLED. */
+/* The SHA-256 of a file in hexadecimal. goes_on is called with the hashed bytes; false: MO_ECANCELLED. */
 mo_status hub_identity_hash(const char *path, char sha256[65], bool (*goes_on)(void *user, int64_t done),
                             void *user, mo_error *err);
 void hub_identity_digits(const uint8_t sum[32], char sha256[65]);

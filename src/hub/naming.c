@@ -33,8 +33,7 @@ static bool put_back(const char *path)
     return rename(aside_of(path, aside), path) == 0 || errno == ENOENT;
 }
 
-/* Renames an existing file out of the way, then gives the new one its name. A file with its final name is
-   unchanged. */
+/* Renames an existing file out of the way, then gives the new one its name, unless it has it already. */
 static bool take_name(const hub_named *f)
 {
     char aside[PATH_MAX + 8];

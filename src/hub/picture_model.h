@@ -4,8 +4,7 @@
 
 #include "moraine_tools.h"
 
-/* Can a model of this family use this projector? NULL: any projector. Text-only models may have the same
-   width. */
+/* Can a model of this family use this projector? NULL: any. Text-only models may have the same width. */
 bool hub_reads_pictures(const mo_file *model, const char *projector);
 
 #endif

@@ -315,8 +315,7 @@ static mo_status choose_encoder(hub_pull *p, mo_error *err)
                    named, used ? "; it has " : ", and no other", names);
 }
 
-/* Omits the encoder for a model that does not read pictures, unless it was requested. path: of the model or
-   its header. */
+/* Omits the encoder for a model without pictures, unless requested. path: of the model or its header. */
 static void leave_needless(hub_pull *p, const char *path)
 {
     mo_file *file = NULL;

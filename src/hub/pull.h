@@ -1,5 +1,4 @@
-/* Pull: fetches a model from a hub into the store: finds it, describes it and its needs, and downloads it.
-   One thread. */
+/* Pull: finds a model on a hub, describes it and its needs, and downloads it into the store. One thread. */
 #ifndef HUB_PULL_H
 #define HUB_PULL_H
 
@@ -60,8 +59,7 @@ mo_status hub_pull_header(hub_pull *pull, char *path, size_t size, mo_error *err
 mo_status hub_pull_plan(hub_pull *pull, const mo_model_options *options, const mo_plan_extra *extra,
                         mo_plan_report *report, mo_error *err);
 
-/* Fetches and checks what is missing, and renames it. On failure what was received is kept, unless it is
-   damaged. */
+/* Fetches and checks what is missing, and renames it. On failure undamaged data are kept. */
 mo_status hub_pull_run(hub_pull *pull, mo_error *err);
 
 #endif

@@ -59,8 +59,7 @@ bool hub_path_safe(const char *path)
     }
 }
 
-/* Reads a word of the characters that the hub allows in owners, repositories and revisions. We allow the same
-   in labels. */
+/* Reads a word of the characters that the hub allows in names; labels allow the same. */
 static bool take_word(const char *text, size_t length, char *out)
 {
     if (length >= HUB_NAME || !name_safe(text, length)) {

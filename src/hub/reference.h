@@ -18,8 +18,7 @@ typedef struct hub_reference {
     char url[HUB_URL];       /* of a file that is not in a repository; otherwise "" */
 } hub_reference;
 
-/* endpoint: the hub's address, to recognize addresses of its pages; NULL: HUB_ENDPOINT. MO_EINVAL says what
-   is valid. */
+/* endpoint: the hub's address, to recognize its pages; NULL: HUB_ENDPOINT. MO_EINVAL says what is valid. */
 mo_status hub_reference_parse(const char *text, const char *endpoint, hub_reference *out, mo_error *err);
 
 /* Does this word, which is not an existing file, look like a reference? */

@@ -193,8 +193,7 @@ static bool describe(hub_model *m, found *f, int count, const char *directory)
     return true;
 }
 
-/* Models with the same repository and label are distinguished by file names. Models of a repository are
-   adjacent. */
+/* Models with the same repository (these are adjacent) and label are distinguished by file names. */
 static void name_apart(hub_models *models)
 {
     hub_model *m = models->items;

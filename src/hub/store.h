@@ -29,19 +29,16 @@ typedef struct hub_models {
     int count;
 } hub_models;
 
-/* Lists all models; encoders are not models. A missing directory is empty. Call hub_models_free() in any
-   case. */
+/* Lists all models, without encoders. A missing directory is empty. Always call hub_models_free(). */
 mo_status hub_models_scan(const char *directory, hub_models *out, mo_error *err);
 void hub_models_free(hub_models *models);
 
 /* Does the reference match this model? */
 bool hub_model_meant(const hub_model *model, const hub_reference *reference);
-/* The complete model that a reference means (hub_label_choose()). NULL: none; *several: because there are
-   several. */
+/* The complete model that a reference means (hub_label_choose()). NULL: none; *several: more than one. */
 const hub_model *hub_models_find(const hub_models *models, const hub_reference *reference, bool *several);
 
-/* Removes the model's files, its unfinished files, the encoders after the last model of a repository, and
-   empty folders. */
+/* Removes the model's files, also unfinished ones, encoders without models, and empty folders. */
 mo_status hub_model_remove(const char *directory, const hub_model *model, mo_error *err);
 
 /* Creates the folders of a path in the store, including the store. */

@@ -38,12 +38,10 @@ typedef enum hub_verdict { HUB_GOOD, HUB_AGAIN, HUB_NEVER, HUB_UNKNOWN } hub_ver
 mo_status hub_web_open(hub_web *web, mo_error *err);
 void hub_web_close(hub_web *web);
 
-/* A handle for one address. The answer's headers go to *answer, which must outlive it. NULL: out of
-   memory. */
+/* A handle for one address. *answer gets the headers and must outlive it. NULL: out of memory. */
 CURL *hub_web_handle(const hub_web *web, const char *url, hub_answer *answer);
 
-/* Judges the result of a request. If it is not good: err, and in *wait_s the pause before the next try (0:
-   default). */
+/* Judges the result of a request. If not good: err, and in *wait_s the pause before a retry (0: default). */
 hub_verdict hub_web_judge(const hub_web *web, const char *url, CURL *handle, CURLcode result,
                           const hub_answer *answer, double *wait_s, mo_error *err);
 

@@ -33,8 +33,7 @@ static void load(const char *path)
     }
 }
 
-/* Searches next to the program (a build), in the lib directory next to the program's directory, and in the
-   installed directory. */
+/* Searches next to the program, in the lib directory next to the program's, and where it is installed. */
 static void look(void)
 {
     char program[1024], path[sizeof above + 32];

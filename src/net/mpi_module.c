@@ -26,8 +26,7 @@ static parcel *parcel_of(const mo_net_message *m)
     return (parcel *)(uintptr_t)m->request; /* NOLINT(performance-no-int-to-ptr): it was one in begin() */
 }
 
-/* Messages of one communicator. The tag is the message's number between the two ranks, so that messages
-   cannot be confused. */
+/* Messages of one communicator. Their tag is their number between the two ranks, so none is confused. */
 typedef struct talk {
     mo_transport base;
     MPI_Comm comm;

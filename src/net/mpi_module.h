@@ -17,8 +17,7 @@ typedef struct mo_mpi_calls {
 
 extern const mo_mpi_calls mo_mpi_module;
 
-/* Symbol mo_mpi_module_stamp: module and program must agree, so that a module of another version is not
-   used. */
+/* Symbol mo_mpi_module_stamp: a module of another version is not used. */
 typedef struct mo_mpi_stamp {
     char version[32];
     uint32_t interface; /* increased when one of these structs changes */

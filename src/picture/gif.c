@@ -81,8 +81,7 @@ static void colour(const ColorMapObject *map, int index, uint8_t *rgb)
     }
 }
 
-/* Fills the screen with the background color, which shows where the frame does not cover it. Index 0 means no
-   background: black. */
+/* Fills the screen with the background color; the frame may not cover it all. Index 0 means black. */
 static void fill_background(const reading *r, const mo_picture *out)
 {
     const GifImageDesc *frame = &r->gif->Image;

@@ -1,5 +1,4 @@
-/* Picture: pixels in memory, decoded from an image file. A picture belongs to its caller; any thread may read
-   it. */
+/* Picture: pixels in memory, decoded from an image file. Owned by its caller; any thread may read it. */
 #ifndef MO_PICTURE_PICTURE_H
 #define MO_PICTURE_PICTURE_H
 
@@ -10,8 +9,7 @@ typedef struct mo_picture {
     uint8_t *rgb; /* [height][width][3] */
 } mo_picture;
 
-/* Limits for decoding. They apply to the size in the file's header, so that a file is refused before memory
-   is allocated for it. */
+/* Limits for decoding, checked by the file's header before memory is allocated. */
 typedef struct mo_picture_limits {
     int64_t bytes;  /* of the file */
     int64_t side;   /* pixels of width or height */
@@ -24,8 +22,7 @@ extern const mo_picture_limits mo_picture_limits_default;
 /* MO_EFORMAT: a side is not positive; MO_ENOSPC: larger than the limits. */
 mo_status mo_picture_check(int64_t width, int64_t height, const mo_picture_limits *limits, mo_error *err);
 
-/* Creates a black picture of a positive size; untouched pages use no memory. *out is all zeros after a
-   failure. */
+/* Creates a black picture of a positive size; untouched pages use no memory. All zeros after a failure. */
 mo_status mo_picture_make(int64_t width, int64_t height, mo_picture *out, mo_error *err);
 
 void mo_picture_free(mo_picture *p); /* sets all zeros, which are also allowed as input */

@@ -1,5 +1,4 @@
-/* Span: the position of a grid point between two points of another grid with the same corners, for
-   interpolation. */
+/* Span: the position of a grid point between two points of another grid with the same corners. */
 #ifndef MO_PICTURE_SPAN_H
 #define MO_PICTURE_SPAN_H
 

@@ -1,5 +1,4 @@
-/* WebP, by libwebp. For an animation only the first frame is decoded: libwebp accepts its chunks as a
-   picture. */
+/* WebP, by libwebp. Of an animation the first frame is decoded: libwebp accepts its chunks as a picture. */
 #include <string.h>
 
 #include <webp/decode.h>

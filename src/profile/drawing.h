@@ -1,5 +1,4 @@
-/* Drawing: an SVG being written to a file, in the style of all charts: readable on light and dark pages, and
-   in print. */
+/* Drawing: an SVG being written to a file, readable on light and dark pages and in print. */
 #ifndef MO_PROFILE_DRAWING_H
 #define MO_PROFILE_DRAWING_H
 

@@ -216,8 +216,7 @@ static mo_status sync_name(const char *name, int flags, mo_error *err)
                           "%s: cannot be written to disk: %s", name, strerror(code));
 }
 
-/* Makes the new name survive a loss of power. The file itself is complete without it, so a failure is
-   ignored. */
+/* Makes the new name survive a loss of power. Failures are ignored: the file itself is complete. */
 static void sync_directory(const char *path)
 {
     char directory[PATH_MAX];

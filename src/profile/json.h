@@ -24,8 +24,7 @@ typedef enum mo_profile_mode {
 /* "off", "update", "full". A constant. */
 const char *mo_profile_mode_name(mo_profile_mode mode);
 
-/* Writes one line of JSON, terminated; free() *text. p may be NULL for MO_PROFILE_OFF. Counts are limited to
-   2^63 - 1. */
+/* Writes one line of JSON, terminated; free() *text. p may be NULL for MO_PROFILE_OFF. */
 mo_status mo_profile_json_write(const mo_profile *p, mo_profile_mode mode, char **text, size_t *length,
                                 mo_error *err);
 

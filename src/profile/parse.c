@@ -1,5 +1,4 @@
-/* Reads a profile's JSON. The first pass checks every layer and computes the memory needed; the second reads
-   the counts. */
+/* Reads a profile's JSON. The first pass checks it and computes the memory; the second reads the counts. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

@@ -113,8 +113,7 @@ static void add_layer(mo_profile_layer *into, const mo_profile_layer *from)
     }
 }
 
-/* The layers of both profiles, each with the larger number of experts. The arrays are large enough for
-   all. */
+/* The layers of both profiles, with the larger number of experts. The arrays are large enough. */
 static void join_layers(const mo_profile *a, const mo_profile *b, mo_profile_shape *shape, int32_t *layer,
                         int32_t *experts)
 {

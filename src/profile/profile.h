@@ -32,8 +32,7 @@ typedef enum mo_found {
     MO_FOUNDS
 } mo_found;
 
-/* The timed parts of a layer. Lanes run in parallel; the region is the time from the start of the first to
-   the end of the last. */
+/* The timed parts of a layer. Lanes run in parallel; the region is from the first start to the last end. */
 typedef enum mo_layer_time {
     MO_TIME_MOE,      /* routing, experts and merge */
     MO_TIME_ROUTING,  /* until the experts are chosen */
@@ -98,8 +97,7 @@ typedef struct mo_profile_shape {
 mo_status mo_profile_create(const mo_profile_shape *shape, mo_profile **out, mo_error *err);
 void mo_profile_free(mo_profile *p); /* NULL is allowed */
 
-/* The sum of two profiles of the same model, with the layers of both. Counts saturate. MO_EINVAL if they name
-   different models. */
+/* The sum of two profiles, with the layers of both. Counts saturate. MO_EINVAL: of different models. */
 mo_status mo_profile_merge(const mo_profile *a, const mo_profile *b, mo_profile **out, mo_error *err);
 
 /* Subtracts an earlier snapshot of the same tally. The rest is what was counted since. */
@@ -135,8 +133,7 @@ double mo_profile_time(const mo_profile_layer *l, mo_layer_time time);
 /* Does the profile have any picks? */
 bool mo_profile_usable(const mo_profile *p);
 
-/* Did more than half of the recorded prompts need the expert more than an average one, and are there enough
-   prompts? */
+/* Did more than half of the recorded prompts, if enough, need the expert more than an average one? */
 bool mo_profile_universal(const mo_profile *p, const mo_profile_layer *l, int32_t expert);
 
 /* a + b, saturating. */

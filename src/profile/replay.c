@@ -176,8 +176,7 @@ static mo_status find_classes(replay *r)
     return MO_OK;
 }
 
-/* Computes the slots of every class: its share of the budget, at least the experts of a token, at most all
-   experts. */
+/* Computes the slots of every class: its share of the budget, at least a token's experts, at most all. */
 static mo_status split_budget(replay *r)
 {
     const int used = r->trace->shape.used;
@@ -192,8 +191,7 @@ static mo_status split_budget(replay *r)
                        "one layer that a token uses need %" PRId64,
                        r->options->budget_bytes, least);
     }
-    /* Each class has its minimum; the rest is distributed. Products of two byte counts need more than 64
-       bits. */
+    /* Each class has its minimum; the rest is distributed. Products of two byte counts exceed 64 bits. */
     const unsigned __int128 spare = (unsigned __int128)(r->options->budget_bytes - least);
     const unsigned __int128 above = all > least ? (unsigned __int128)(all - least) : 1;
     for (int i = 0; i < r->class_count; i++) {

@@ -1,5 +1,4 @@
-/* The file: header, layers, passes, ids as stored in the tracer, and a checksum of all this.
-   Little-endian. */
+/* The file: header, layers, passes, ids, and a checksum of all this. Little-endian. */
 #include "profile/trace.h"
 
 #include <assert.h>

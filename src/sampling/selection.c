@@ -211,8 +211,7 @@ void mo_shares_add(mo_shares *shares, const float *logits, int64_t vocab, float 
 /* A logit such that the larger ones reach the sum in any order of adding. -INFINITY: there is none. */
 static float border_of(const mo_shares *shares, double sum)
 {
-    /* Different orders of adding differ by less than the vocabulary's size times 2^-52, far below this
-       margin. */
+    /* Orders of adding differ by less than the vocabulary's size times 2^-52, far below this margin. */
     const double enough = sum * (1.0 + 1e-9);
     double above = 0.0;
     for (int step = 0; step < STEPS - 1; step++) {

@@ -1,5 +1,4 @@
-/* Selection: the most likely of many logits, in order: larger logit first, of equals the lower token. Sorts
-   only what is needed. */
+/* Selection: the most likely of many logits: larger logit first, of equals the lower token. */
 #ifndef MO_SAMPLING_SELECTION_H
 #define MO_SAMPLING_SELECTION_H
 
@@ -25,8 +24,7 @@ void mo_select_among(const float *logits, int32_t *tokens, int64_t count, mo_ran
 /* Sorts by rank; stable. other: [count], scratch. */
 void mo_rank_sort(mo_ranked *list, mo_ranked *other, int64_t count);
 
-/* Sums of exp(logit - best): of all tokens in their order, and of the tokens in each step below the best
-   logit. */
+/* Sums of exp(logit - best): of all tokens in order, and of those in each step below the best logit. */
 enum { MO_SHARE_STEPS = 1024 };
 typedef struct mo_shares {
     float best;

@@ -11,8 +11,7 @@ typedef struct mo_sequences {
 
 void mo_sequences_free(mo_sequences *s);
 
-/* How many of `recent` contain the last `last` tokens. Rows of pictures between them are negative and not
-   counted. -1: all. */
+/* How many of `recent` contain the last `last` tokens. Rows of pictures (negative) do not count. -1: all. */
 size_t mo_sequences_window(const int32_t *recent, size_t count, int64_t last);
 
 /* Writes to lengths[token] the length of the longest sequence at the end of `recent` that occurred earlier

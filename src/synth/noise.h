@@ -35,8 +35,7 @@ void mo_noise_matrix(mo_noise *n, uint64_t seed, const char *name, mo_type type,
 /* An F32 tensor with values from centre - spread to centre + spread. */
 void mo_noise_values(mo_noise *n, uint64_t seed, const char *name, float centre, float spread);
 
-/* Writes `blocks` blocks (values for a float type) from first_block on, which is a multiple of
-   MO_NOISE_GRAIN. */
+/* Writes `blocks` blocks (values for a float type) from first_block, a multiple of MO_NOISE_GRAIN. */
 void mo_noise_fill(const mo_noise *n, int64_t first_block, int64_t blocks, uint8_t *out);
 
 /* Number `index` of the generator with this key. */

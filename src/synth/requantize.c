@@ -170,8 +170,7 @@ static const mo_format *format_for(const requantize *r, const mo_gguf_tensor *t)
     return f ? mo_format_of(mo_shape_fallback(f->type, t->size[0])) : t->format;
 }
 
-/* Logs one line for each format that did not fit: how many tensors got another one, which, and the first
-   tensor. */
+/* Logs a line for each format that did not fit: how many tensors got which one, and the first tensor. */
 static void tell_fallbacks(const requantize *r)
 {
     for (uint32_t a = 0; a < MO_TYPE_LIMIT; a++) {

@@ -1,5 +1,4 @@
-/* Requantize: writes a model's weights in other formats. Works on pieces of tensors, so that memory does not
-   grow with the model. */
+/* Requantize: writes a model in other formats, by pieces, so that memory does not grow with the model. */
 #ifndef MO_SYNTH_REQUANTIZE_H
 #define MO_SYNTH_REQUANTIZE_H
 

@@ -1198,8 +1198,7 @@ static int32_t other_kv_heads(const mo_shape *s)
     return rests ? 0 : s->window_kv_heads ? s->window_kv_heads : s->kv_heads;
 }
 
-/* Writes the limits of the experts' activations in the last two layers, and of the shared expert's in the
-   last. */
+/* Writes limits of activations: of experts in the last two layers, of the shared expert in the last. */
 static void put_limits(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];

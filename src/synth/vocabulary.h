@@ -1,5 +1,4 @@
-/* Vocabulary: tokens for generated models, so that servers and clients, which use text, can be measured with
-   them. */
+/* Vocabulary: tokens for generated models, so that servers and clients can be measured with them. */
 #ifndef MO_SYNTH_VOCABULARY_H
 #define MO_SYNTH_VOCABULARY_H
 

@@ -96,8 +96,7 @@ static void set_missing(mo_work *w, mo_jdict *d, const char *key, mo_jstring tex
     }
 }
 
-/* Variables that llama-server also provides, for some families' templates: the date, the time, and the tools
-   as text. */
+/* Variables that llama-server also provides for some templates: date, time, and the tools as text. */
 static void set_usual(mo_work *w, mo_jdict *d, const struct tm *clock, const mo_jv *tools)
 {
     mo_json_style style = mo_json_style_default(w);

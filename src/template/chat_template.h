@@ -8,8 +8,7 @@
 
 typedef struct mo_chat_template mo_chat_template;
 
-/* Parses and probes a template. bos, eos: texts of these tokens, copied. Constant after opening: any thread
-   may render. */
+/* Parses and probes a template. bos, eos: copied. Constant after opening: any thread may render. */
 mo_status mo_chat_template_open(const char *text, size_t length, const char *bos, const char *eos,
                                 mo_chat_template **out, mo_error *err);
 void mo_chat_template_close(mo_chat_template *t); /* NULL is allowed */

@@ -77,8 +77,7 @@ static mo_jv f_reverse(MO_JPARAMETERS)
     return mo_jv_list(list);
 }
 
-/* The value that an item is sorted or compared by: one of its attributes, or itself. Strings in lower
-   case. */
+/* The value that an item is sorted or compared by: an attribute or itself. Strings in lower case. */
 static mo_jv key_of(mo_jrun *r, mo_jv item, mo_jv attribute, bool exact)
 {
     const mo_jv key = given(attribute) ? mo_access_path(r, item, attribute) : item;

@@ -1,5 +1,4 @@
-/* Lexer: splits a template into tokens. Removes white space by the rules of trim_blocks and lstrip_blocks and
-   by the signs in tags. */
+/* Lexer: splits a template into tokens. Removes white space as trim_blocks, lstrip_blocks and signs say. */
 #ifndef MO_TEMPLATE_LEXER_H
 #define MO_TEMPLATE_LEXER_H
 

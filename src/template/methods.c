@@ -1,5 +1,4 @@
-/* Methods of lists, dicts and loops. Lists and dicts may be changed, because a template works on its own
-   copy. */
+/* Methods of lists, dicts and loops. Lists and dicts may change: a template works on its own copy. */
 #include "template/run.h"
 
 /* ---- Lists ---- */

@@ -150,8 +150,7 @@ static bool at_end_of(const mo_jparser *p, const char *const *ends)
     return false;
 }
 
-/* Parses statements until {% and one of these words, which becomes the current token. No words: the whole
-   template. */
+/* Parses statements until {% and one of these words, then the current token. No words: the whole template. */
 static mo_jnodes body(mo_jparser *p, const char *const *ends)
 {
     mo_jnodes list = {0};

@@ -42,8 +42,7 @@ void mo_jnodes_add(mo_work *w, mo_jnodes *list, mo_jnode *node);
 /* ---- Expressions (expression.c) ---- */
 
 mo_jnode *mo_parse_expression(mo_jparser *p);
-/* Parses one expression, or several separated by commas, which are a tuple. condition: allows `x if y else
-   z`. */
+/* Parses one expression, or a tuple without parentheses. condition: allows `x if y else z`. */
 mo_jnode *mo_parse_tuple(mo_jparser *p, bool condition);
 /* Parses a name, names separated by commas, or (for set) a field of a namespace. */
 mo_jnode *mo_parse_target(mo_jparser *p, bool fields);

@@ -15,8 +15,7 @@ typedef struct mo_rendering {
     bool raised;    /* the template called raise_exception() */
 } mo_rendering;
 
-/* Creates the variables of a rendering in the work's memory. clock: the local time for strftime_now(); NULL:
-   none. */
+/* Creates a rendering's variables in the work's memory. clock: time for strftime_now(); NULL: none. */
 typedef mo_jdict *(*mo_context_fn)(mo_work *w, const struct tm *clock, void *user);
 
 /* Renders with the context that `make` creates. input_bytes: its approximate size, for the default memory

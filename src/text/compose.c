@@ -50,8 +50,7 @@ static int class_of(int32_t point)
     return utf8proc_get_property(point)->combining_class;
 }
 
-/* Sorts a run of marks by class and keeps the order within a class. A counting sort, because a run may be as
-   long as the text. */
+/* Sorts a run of marks by class, stably. A counting sort, because a run may be as long as the text. */
 static bool order_run(int32_t *run, size_t count)
 {
     size_t first[257] = {0};

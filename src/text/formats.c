@@ -9,8 +9,7 @@
 
 /* ---- Parts of templates ---- */
 
-/* Strips ASCII white space from both ends. Escaped for Jinja, because a carriage return in a template is read
-   as a newline. */
+/* Strips ASCII white space. Escaped for Jinja, which reads a carriage return in a template as a newline. */
 #define BARE ".strip(' \\t\\n\\v\\f\\r')"
 /* The part of an answer after the last </think>, without its leading newlines. */
 #define TEXT                                                                                                 \
@@ -372,8 +371,8 @@ static bool speaks(const mo_tokenizer *t, const char *architecture, const mo_cha
     return all;
 }
 
-/* A vocabulary without any chat tokens belongs to a base model, so the architecture counts only for models
-   without a vocabulary. */
+/* A vocabulary without chat tokens is a base model's, so the architecture only counts without a
+   vocabulary. */
 const mo_chat_format *mo_chat_detect(const mo_gguf *g, const mo_tokenizer *t)
 {
     const char *template = "", *architecture = "";

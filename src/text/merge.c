@@ -98,8 +98,7 @@ static void sift_up(uint64_t *heap, size_t at)
 static bool make_links(mo_merge *m, mo_pair_fn pair, const void *rules, const uint8_t *text)
 {
     const size_t n = m->count;
-    /* Each merge removes one entry and adds at most two, so there are never more than two for each
-       symbol. */
+    /* Each merge removes one entry and adds at most two: there are never more than two per symbol. */
     if (!mo_array_reserve(&m->links, &m->link_capacity, n, sizeof *m->links) ||
         !mo_array_reserve(&m->heap, &m->heap_capacity, 2 * n, sizeof *m->heap)) {
         return false;

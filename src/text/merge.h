@@ -21,8 +21,7 @@ typedef struct mo_symbol {
     uint32_t at, length; /* its bytes in the text */
 } mo_symbol;
 
-/* The result of merging two symbols. The smallest order is merged first. MO_SYMBOL_NONE: they do not
-   merge. */
+/* The result of merging two symbols. The smallest order is first. MO_SYMBOL_NONE: they do not merge. */
 typedef struct mo_pair {
     uint32_t order, id;
 } mo_pair;
@@ -50,8 +49,7 @@ bool mo_merge_add(mo_merge *m, uint32_t id, uint32_t at, uint32_t length);
 typedef struct mo_merge_rules {
     const void *rules; /* argument of the functions */
     mo_pair_fn pair;
-    /* The symbol that begins at text[at]. It has at least one byte and does not depend on earlier
-       bytes. */
+    /* The symbol at text[at]. It has at least one byte and does not depend on earlier bytes. */
     mo_symbol (*first)(const void *rules, const uint8_t *text, size_t at, size_t length);
 } mo_merge_rules;
 

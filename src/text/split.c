@@ -273,8 +273,7 @@ mo_split_scratch *mo_split_scratch_create(const mo_split *s)
         mo_split_scratch_destroy(scratch);
         return NULL;
     }
-    /* The patterns take time linear in the text. The default limit would refuse long runs of one
-       letter. */
+    /* The patterns take linear time, but the default limit would refuse long runs of one letter. */
     pcre2_set_match_limit(scratch->limits, UINT32_MAX);
     return scratch;
 }

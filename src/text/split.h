@@ -15,13 +15,11 @@ typedef struct mo_split_scratch mo_split_scratch;
 mo_status mo_split_create(const char *pre, mo_split **out, mo_error *err);
 void mo_split_destroy(mo_split *s); /* NULL is allowed */
 
-/* Properties of a name, false for unknown names: a text begins with a BOS token; a piece that is a token is
-   not merged. */
+/* Properties of a name, false if unknown: texts begin with BOS; a piece that is a token is not merged. */
 bool mo_split_adds_bos(const char *pre);
 bool mo_split_ignores_merges(const mo_split *s);
 
-/* Are texts converted to form C before they are split (compose.h)? Published tokenizers do it; model files do
-   not say so. */
+/* Are texts converted to form C first (compose.h)? Published tokenizers do it; model files do not say so. */
 bool mo_split_composes(const mo_split *s);
 
 /* Memory of one call. NULL when out of memory. */

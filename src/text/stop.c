@@ -129,8 +129,7 @@ mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, 
     return MO_OK;
 }
 
-/* Reads bytes from `begin` until a string matches; of several, the longest. Returns the end of the bytes that
-   may be emitted. */
+/* Reads bytes from `begin` until a string matches (the longest). Returns the end of the emitted bytes. */
 static size_t scan(mo_stop *stop, size_t begin)
 {
     size_t waiting = 0;

@@ -54,8 +54,7 @@ void mo_tokenizer_destroy(mo_tokenizer *t)
 
 /* ---- Text to ids ---- */
 
-/* Does the tokenizer add a space before this fragment? A fragment is the first one or follows a special
-   token. */
+/* Does the tokenizer add a space before this fragment, which is first or follows a special token? */
 static bool has_prefix(const mo_vocab *v, const uint8_t *text, size_t length, bool first)
 {
     if (!v->prefix_once) {

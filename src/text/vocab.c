@@ -333,7 +333,7 @@ static size_t piece_of(mo_vocab *v, int32_t i, uint8_t *to, bool *plain)
     const int byte = byte_of_text(t);
     *plain = t.length > 0 && kind != MO_TOKEN_CONTROL && kind != MO_TOKEN_UNKNOWN;
     if (v->model == MO_VOCAB_BYTES) {
-        /* Special tokens are literal. So is a token outside the alphabet, which no text can
+        /* Special tokens are literal, as are tokens outside the alphabet, which text cannot
            become. */
         if (kind != MO_TOKEN_CONTROL && kind != MO_TOKEN_USER && kind != MO_TOKEN_UNKNOWN &&
             mo_vocab_decode_bytes((const uint8_t *)t.data, t.length, to, &n)) {
@@ -507,8 +507,7 @@ bool mo_vocab_strips_after(const mo_vocab *v, int32_t id)
     return strips;
 }
 
-/* The published tokenizers of Phi-3 treat white space after a role token as part of the token. Files do not
-   say so. */
+/* Tokenizers of Phi-3 treat white space after a role token as part of it. Files do not say so. */
 static mo_status load_stripping(const mo_gguf *g, mo_vocab *v, mo_error *err)
 {
     const char *architecture = "";

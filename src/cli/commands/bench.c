@@ -152,8 +152,7 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     mo_model_traffic(model, &traffic, sizeof traffic);
     mo_model_tiers(model, &begin, sizeof begin);
     mo_model_device(model, &device, sizeof device);
-    /* If all weights are in RAM, their memory is used for measuring, because a separate buffer would
-       exceed the plan. */
+    /* If all weights are in RAM, they are used for measuring: a separate buffer would exceed the plan. */
     if (strcmp(begin.mode, "resident") == 0 && !device.name &&
         mo_model_read_rate(model, (uint64_t)YARDSTICK_BYTES, &s->read_gbps, &err) != MO_OK) {
         cli_say_error("bench", &err);

@@ -114,8 +114,7 @@ static void offer(void)
                     "For a larger context: moraine chat --ctx N.\n");
 }
 
-/* The number of tokens of the conversation, 0 after printing the error. They become g's tokens if they and an
-   answer fit. */
+/* The number of tokens, 0 after printing the error. They become g's tokens if they and an answer fit. */
 static size_t prepare(dialog *chat)
 {
     size_t count = 0;
@@ -128,8 +127,7 @@ static size_t prepare(dialog *chat)
     return ok ? count : 0;
 }
 
-/* Adds the text and the pending pictures as the last message. False, with nothing changed, after printing the
-   error. */
+/* Adds the text and the pending pictures as the last message. False, unchanged, after printing the error. */
 static bool put(dialog *chat, const char *text)
 {
     size_t length = strlen(text);

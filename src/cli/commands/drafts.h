@@ -1,5 +1,5 @@
-/* Drafts: bench's measurement of speculative decoding: the same answers with and without drafts, alternating,
-   in one process. */
+/* Drafts: bench's measurement of speculative decoding: the same answers with and without drafts,
+   alternating. */
 #ifndef MO_CLI_DRAFTS_H
 #define MO_CLI_DRAFTS_H
 

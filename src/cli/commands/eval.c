@@ -58,8 +58,7 @@ typedef struct evaluation {
     cli_progress progress;
 } evaluation;
 
-/* The logarithm of the sum of exp(row - max), plus max: the normalizer of a row of logits, in double
-   precision. */
+/* The logarithm of the sum of exp(row - max), plus max: the normalizer of a row of logits. */
 static double normalizer(const float *row, int64_t n, int64_t *top)
 {
     double sum = 0.0;

@@ -40,8 +40,7 @@ static bool on_step(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
-/* Feeds sequences first .. first + count - 1 up to `length` tokens in shared steps, and samples the next
-   token of each. */
+/* Feeds sequences first .. first + count - 1 up to `length` tokens in shared steps, and samples. */
 static bool feed(measuring *m, const int32_t *tokens, int64_t first, int64_t count, int64_t length)
 {
     const int64_t stride = m->p->prompt + m->p->generated;
@@ -67,8 +66,7 @@ static bool feed(measuring *m, const int32_t *tokens, int64_t first, int64_t cou
     return status == MO_OK;
 }
 
-/* Processes all prompts, as many at once as fill a step, so that the first sequences do not wait for the
-   last. */
+/* Processes all prompts, as many at once as fill a step, so that the first sequences need not wait. */
 static bool read_prompts(measuring *m, const int32_t *tokens)
 {
     const cli_parallel *p = m->p;
@@ -86,8 +84,7 @@ static bool read_prompts(measuring *m, const int32_t *tokens)
     return true;
 }
 
-/* The fed tokens are given, so that the work is the same in every round and on every machine; sampled tokens
-   are ignored. */
+/* The fed tokens are given, so that the work is always the same; sampled tokens are ignored. */
 static bool generate(measuring *m, const int32_t *tokens)
 {
     const cli_parallel *p = m->p;

@@ -179,7 +179,7 @@ static int answer(request *r, cli_generation *g, const cli_session_file *saved, 
     return code;
 }
 
-/* Opens the pictures and returns the text with a mark for each; frees the text. NULL after printing the
+/* Opens the pictures. Returns the text with a mark for each and frees `text`. NULL after printing the
    error. */
 static char *take_images(request *r, mo_model *model, char *text, size_t *length)
 {

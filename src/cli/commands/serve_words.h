@@ -1,5 +1,4 @@
-/* The arguments of `moraine serve`: LLAMA_ARG_... environment variables as options, then the command line,
-   which overrides them. */
+/* The arguments of `moraine serve`: LLAMA_ARG_... variables as options, then the command line, which wins. */
 #ifndef MO_CLI_SERVE_WORDS_H
 #define MO_CLI_SERVE_WORDS_H
 

@@ -1,4 +1,4 @@
-/* Server bench: sends several concurrent requests to a running server and measures its answers as clients see
+/* Server bench: sends concurrent requests to a running server and measures its answers as clients see
    them. */
 #ifndef MO_CLI_SERVER_BENCH_H
 #define MO_CLI_SERVER_BENCH_H

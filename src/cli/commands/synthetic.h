@@ -1,5 +1,4 @@
-/* Synthetic: creates a model with random weights and the shape of another in the current directory, for
-   `bench`. One thread. */
+/* Synthetic: creates a model with random weights and another's shape, for `bench`. One thread. */
 #ifndef MO_CLI_COMMANDS_SYNTHETIC_H
 #define MO_CLI_COMMANDS_SYNTHETIC_H
 

@@ -90,8 +90,7 @@ static double busy(const mo_device_report *r)
     return r->step_ns > r->idle_ns ? 1.0 - share(r->idle_ns, r->step_ns) : 0.0;
 }
 
-/* The number of experts that the CPU computed instead of copying them; copies from unpinned memory are
-   included. */
+/* The number of experts that the CPU computed instead of copying them, including unpinned copies. */
 static uint64_t fell_back(const mo_device_layer *l)
 {
     uint64_t all = 0;

@@ -11,8 +11,7 @@ typedef struct cli_lanes {
     int count;
 } cli_lanes;
 
-/* Reads the device's counters since the model was opened. False, after a line on stderr, when out of
-   memory. */
+/* Reads the device's counters since the model was opened. False, after a message, when out of memory. */
 bool cli_lanes_read(const char *command, mo_model *model, cli_lanes *out);
 void cli_lanes_drop(cli_lanes *l); /* an empty one is allowed */
 

@@ -35,8 +35,7 @@ int cli_terminal_continued(void)
     return continued;
 }
 
-/* mpirun gives its processes a terminal of their own and copies its text to its own output, which may be a
-   file. */
+/* mpirun gives its processes a terminal and copies its text to its own output, which may be a file. */
 bool cli_terminal_is(FILE *stream)
 {
     return isatty(fileno(stream)) == 1 && !getenv("OMPI_COMM_WORLD_SIZE");

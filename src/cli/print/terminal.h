@@ -63,8 +63,7 @@ void cli_progress_begin(cli_progress *p, const char *label, uint64_t total);
 void cli_progress_update(cli_progress *p, uint64_t done); /* fast; redraws ten times a second */
 void cli_progress_end(cli_progress *p);                   /* clears the line */
 
-/* Shows "round 2 of 5: answer" on a terminal's line on stderr until it is hidden. Nothing without a terminal.
-   Rounds count from 0. */
+/* Shows "round 2 of 5: answer" on stderr until it is hidden; only on a terminal. Rounds count from 0. */
 void cli_rounds_show(int64_t round, int64_t rounds, const char *part);
 void cli_rounds_hide(void);
 

@@ -26,8 +26,7 @@ typedef struct cli_wrapping {
     bool as_is;  /* the line is not wrapped */
 } cli_wrapping;
 
-/* Begins a text at the left edge. Without a terminal, or if wrapping is off, the text is written
-   unchanged. */
+/* Begins a text at the left edge. It is not wrapped without a terminal or if wrapping is off. */
 void cli_wrapping_begin(cli_wrapping *w, FILE *stream, bool wraps);
 
 /* Writes a piece, which consists of whole characters. The caller flushes the stream. */
