@@ -11,7 +11,6 @@
 
 static const char *const roles[] = {"system", "user", "assistant"};
 
-/* The constant for a role's name; NULL: unknown. */
 static const char *find_role(const char *name)
 {
     for (size_t i = 0; name && i < sizeof roles / sizeof *roles; i++) {

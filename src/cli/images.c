@@ -184,7 +184,6 @@ bool cli_images_check(const char *command, const cli_texts *files)
     return true;
 }
 
-/* Opens one file into *out. */
 static mo_status open_one(mo_model *model, const void *bytes, size_t size, mo_image **out, mo_error *err)
 {
     encoding e = {.began = mo_clock_s()};

@@ -290,7 +290,6 @@ static void list_matches(const cli_lines *l, const char *text, size_t length)
     fflush(stdout);
 }
 
-/* Bound to Tab. */
 static unsigned char on_tab(EditLine *edit, int key)
 {
     void *user = NULL;
@@ -408,7 +407,6 @@ void cli_lines_remember(cli_lines *lines, const char *text)
 enum { ENDING = 3, SIGNALS = 6 };
 static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH};
 
-/* Reads an edited line, or NULL. */
 static const char *edit_line(cli_lines *l)
 {
     int count = 0;
@@ -420,7 +418,6 @@ static const char *edit_line(cli_lines *l)
     return l->line;
 }
 
-/* Reads a line of a file or pipe, or NULL. */
 static const char *plain_line(cli_lines *l)
 {
     const ssize_t got = getline(&l->line, &l->space, l->plain);

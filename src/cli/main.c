@@ -105,7 +105,6 @@ static void on_log(void *user, mo_log_level level, const char *subsystem, const 
     fprintf(stderr, "moraine: %s: %s: %s\n", level_names[level], subsystem, said);
 }
 
-/* Other programs' names of commands. */
 static const char *usual_command(const char *typed)
 {
     static const char *const names[][2] = {

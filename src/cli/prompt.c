@@ -46,7 +46,6 @@ static char *read_beside(size_t *length)
     return cli_read_file("run", "-", length);
 }
 
-/* Joins both with an empty line; frees them. */
 static char *join(char *first, char *second, size_t *length, size_t second_length)
 {
     char *both = first && second ? malloc(*length + second_length + 3) : NULL;

@@ -131,7 +131,6 @@ static bool adapts_experts(const mo_forward *f)
     return any;
 }
 
-/* Writes the adapters of a token. */
 static void put_uses(const mo_forward *f, int64_t token, uint8_t *to)
 {
     const mo_adapting *a = &f->w->adapting;

@@ -208,7 +208,6 @@ static void refuse(follower *f, const mo_error *why, bool forget)
     snprintf(r->detail, sizeof r->detail, "%.*s", MO_WIRE_TEXT - 1, why->detail);
 }
 
-/* Receives the orders after a head. */
 static mo_status take_orders(follower *f, mo_error *err)
 {
     const int count = f->w->head.order_count;

@@ -162,7 +162,6 @@ static void learn_wait(habit *h, int64_t waited_ns)
     h->off_ns += (off - h->off_ns) / 4;
 }
 
-/* Is a message expected about now? */
 static bool is_due(const habit *h, int64_t waited_ns)
 {
     enum { MARGIN_NS = 50000, AROUND_MOST_NS = 2000000 };
@@ -428,7 +427,6 @@ static void send_beats(mo_link *l)
     }
 }
 
-/* Receives heartbeats of a rank. */
 static void hear(mo_link *l, int r)
 {
     other *o = &l->others[r];

@@ -235,7 +235,6 @@ static uint32_t take(mo_machine *m, mo_cell *cell)
     return mo_stacks_gathered(&m->stacks, begin);
 }
 
-/* Enters a node at its beginning. */
 static void enter(mo_machine *m, uint32_t node, uint32_t stacks)
 {
     const mo_node *n = &m->program->nodes[node];
@@ -467,7 +466,6 @@ uint32_t mo_machine_step_set(mo_machine *m, uint32_t state, uint32_t set)
     return finish(m);
 }
 
-/* Does the token match the token node? */
 static bool token_matches(const mo_token_match *match, int32_t token, bool special, bool end)
 {
     bool named = false;

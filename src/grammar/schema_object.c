@@ -93,7 +93,6 @@ static mo_status read_required(object *o)
     return status;
 }
 
-/* Removes properties that cannot occur. */
 static void drop_impossible(object *o)
 {
     size_t kept = 0;

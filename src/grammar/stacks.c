@@ -75,7 +75,6 @@ static bool grow_table(mo_stacks *s)
     return true;
 }
 
-/* Makes space for one more set with this many frames. */
 static bool reserve(mo_stacks *s, uint32_t frames)
 {
     return mo_array_reserve(&s->frames, &s->frame_space, s->frame_count + frames, sizeof *s->frames) &&

@@ -87,7 +87,6 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Interpolates between neighbours. */
 static double percentile(const double *sorted, size_t n, double share)
 {
     const double at = share * (double)(n - 1);

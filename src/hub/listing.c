@@ -40,7 +40,6 @@ static bool is_listed(const hub_file *files, int count, const char *path)
     return false;
 }
 
-/* Adds a file to a list of l. */
 static mo_status add(hub_listing *l, hub_file **list, int *count, const char *path, const char *url,
                      int64_t bytes, const char *sha256, mo_error *err)
 {

@@ -50,7 +50,6 @@ struct hub_pull {
     int64_t done_before; /* of the files before the current one */
 };
 
-/* The number of files to fetch. */
 static int count_of(const hub_pull *p)
 {
     return p->choice->count + (p->encoder != NULL);

@@ -101,7 +101,6 @@ static bool decode(const char *text, size_t length, char *out, size_t size)
     return true;
 }
 
-/* The address after "https://", or NULL. */
 static const char *behind_scheme(const char *text)
 {
     return strncasecmp(text, "https://", 8) == 0  ? text + 8

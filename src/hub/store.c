@@ -155,13 +155,11 @@ static bool is_encoder(const found *f)
     return hub_encoder_named(path);
 }
 
-/* An encoder, or an MTP head. */
 static bool is_part_of_model(const found *f)
 {
     return is_encoder(f) || mo_mtp_named(f->path);
 }
 
-/* The number of parts. */
 static int parts_of(const found *f)
 {
     char path[PATH_MAX];

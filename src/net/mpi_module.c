@@ -20,7 +20,6 @@ typedef struct parcel {
     uint8_t bytes[];
 } parcel;
 
-/* The parcel of a message. */
 static parcel *parcel_of(const mo_net_message *m)
 {
     return (parcel *)(uintptr_t)m->request; /* NOLINT(performance-no-int-to-ptr): it was one in begin() */
@@ -138,7 +137,6 @@ static void fail_length(mo_net_message *m)
     fail(m, MPI_SUCCESS, m->number == 0 ? MO_NET_FIRST_LENGTH : MO_NET_LENGTH);
 }
 
-/* Finishes a receive. */
 static void unpack(mo_net_message *m, const MPI_Status *status)
 {
     int bytes = 0;

@@ -24,7 +24,6 @@ static uint32_t little_endian(const uint8_t *b, int bytes)
     return value;
 }
 
-/* The first chunk with this name. */
 static bool find(const mo_picture_file *file, const char *name, chunk *out)
 {
     for (size_t at = FILE_HEADER; file->bytes - at >= CHUNK_HEADER;) {

@@ -176,7 +176,6 @@ static void put_lanes(writer *w, const sums *s)
     }
 }
 
-/* Writes the members that layers and summary share. */
 static void put_times(writer *w, const sums *s, mo_profile_mode mode)
 {
     put_real(w, "hot_slot_ratio", ratio((double)s->hot, (double)s->hot + (double)s->cold));
@@ -224,7 +223,6 @@ static json_t *layer_json(const mo_profile_layer *l, mo_profile_mode mode)
     return end(&w);
 }
 
-/* Sums over all layers with picks. */
 static sums all_sums(const mo_profile *p)
 {
     sums all = {0};

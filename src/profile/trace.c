@@ -129,7 +129,6 @@ void mo_tracer_close(mo_tracer *t)
     }
 }
 
-/* The number of ids for one token. */
 static size_t ids_per_token(const mo_trace_shape *s)
 {
     return (size_t)s->layers * (size_t)s->used;
@@ -194,7 +193,6 @@ void mo_tracer_observe(void *tracer, int layer, int64_t position, const int32_t 
     add_routes(t, layer, position - t->first_position, ids, used);
 }
 
-/* Appends bytes and updates the checksum. */
 static mo_status append(mo_output *o, uint64_t *sum, const void *data, size_t bytes, mo_error *err)
 {
     *sum = mo_hash(*sum, data, bytes);

@@ -27,7 +27,6 @@ static bool accept(mo_pick *pick)
     return pick->token == pick->drafts[pick->accepted] && pick->accept(pick->user, &picked);
 }
 
-/* Draws from the row after the accepted drafts. */
 static void draw(mo_pick *pick, const float *rows, int64_t vocab)
 {
     if (pick->best) {

@@ -122,7 +122,6 @@ static bool before(const float *logits, int32_t a, int32_t b)
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
-/* Restores a heap with the least likely token on top. */
 static void sift(const float *logits, int32_t *heap, int64_t n, int64_t i)
 {
     const int32_t moving = heap[i];

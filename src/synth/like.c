@@ -133,7 +133,6 @@ static bool is_said_anew(const char *key)
            strcmp(key, "general.name") == 0 || strcmp(key, "general.description") == 0;
 }
 
-/* Does the key have one value for each layer? */
 static bool is_by_layer(const mo_like *like, const mo_metadata_info *info)
 {
     const size_t prefix = strlen(like->shape.architecture);

@@ -377,7 +377,6 @@ static void make_pieces(void *ctx, int64_t begin, int64_t end, int thread)
 
 /* ---- Writing ---- */
 
-/* Fills the wave with the next pieces in file order. */
 static void next_wave(requantize *r)
 {
     r->piece_count = 0;

@@ -1247,7 +1247,6 @@ static void put_ratios(const mo_shape *s, int layers, mo_gguf_writer *w)
     mo_gguf_put_u32(w, key, (uint32_t)(s->streams * s->width));
 }
 
-/* Keys of single architectures. */
 static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];

@@ -236,7 +236,6 @@ static mo_jnode *postfix(mo_jparser *p, mo_jnode *n)
 
 /* ---- Filters and tests ---- */
 
-/* Parses a name that may contain dots. */
 static mo_jstring dotted(mo_jparser *p)
 {
     mo_jstring text = mo_parser_expect_name(p);
@@ -398,7 +397,6 @@ static mo_jnode *sum(mo_jparser *p)
     return n;
 }
 
-/* Reads a comparison operator. False: there is none. */
 static bool comparison(mo_jparser *p, mo_jop *op)
 {
     static const struct {

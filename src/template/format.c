@@ -42,7 +42,6 @@ static void group(const char *from, char *to)
     memcpy(to, from + whole, strlen(from + whole) + 1);
 }
 
-/* The digits of a number, without sign. */
 static void number_text(mo_work *w, mo_jv v, const spec *s, char *text, size_t size)
 {
     char plain[520];

@@ -135,7 +135,6 @@ void mo_jnodes_add(mo_work *w, mo_jnodes *list, mo_jnode *node)
 
 static mo_jnode *statement(mo_jparser *p);
 
-/* Is the current tag {% and one of these words? */
 static bool at_end_of(const mo_jparser *p, const char *const *ends)
 {
     const mo_jtoken *ahead = mo_parser_ahead(p);

@@ -103,7 +103,6 @@ static bool is_picture(const char *type)
     return strcmp(type, "image") == 0 || strcmp(type, "image_url") == 0 || strcmp(type, "input_image") == 0;
 }
 
-/* The text of one part of `content`. */
 static mo_status part_text(const place *at, const json_t *part, const char **text, mo_error *err)
 {
     const char *type = json_string_value(json_object_get(part, "type")), *key;

@@ -84,7 +84,6 @@ static mo_status pattern_open(pattern *p, const char *string, size_t number, mo_
     return MO_OK;
 }
 
-/* Makes space for this many bytes and a terminator. */
 static mo_status reserve(mo_stop *stop, size_t length, mo_error *err)
 {
     return mo_array_reserve(&stop->text, &stop->space, length + 1, 1)

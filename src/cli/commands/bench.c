@@ -131,7 +131,6 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t depth,
     return status == MO_OK && !cli_interrupted() ? (double)count / seconds : 0.0;
 }
 
-/* Runs a prompt and measures its parts. */
 static double measure_split(mo_model *model, mo_session *session, const int32_t *tokens, speeds *s)
 {
     mo_split_report split = {0};

@@ -288,7 +288,6 @@ static bool evaluate(evaluation *e, mo_model *model, mo_kv_type kv, int64_t step
 
 /* ---- Results ------------------------------------------------------------------------------------ */
 
-/* Perplexity of a passage with scored tokens. */
 static double perplexity_of(const passage *p)
 {
     return exp(p->loss / (double)p->predicted);

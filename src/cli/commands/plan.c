@@ -134,7 +134,6 @@ static void print_ram(const mo_plan_report *r, const char *kv)
     print_place("total", r->used_bytes, together);
 }
 
-/* Prints the sizes of experts, if there are several. */
 static void print_classes(const mo_plan_report *r)
 {
     char bytes[32], slot[32];

@@ -87,7 +87,6 @@ static void forget_version(cli_url *url)
     }
 }
 
-/* Asks the server for its model's name and vocabulary. */
 static bool look(run *r)
 {
     cli_wire w;
