@@ -798,7 +798,6 @@ mo_status mo_reply_flush(mo_reply *reply, const mo_piece **pieces, size_t *count
 mo_status mo_reply_cut(mo_reply *reply, const mo_piece **pieces, size_t *count, mo_error *err);
 
 bool mo_reply_in_thought(const mo_reply *reply); /* now */
-int mo_reply_calls(const mo_reply *reply);       /* begun so far */
 
 /* A budget for reasoning: the tokens that end the current thought, to be fed instead of sampled
  * ones. *count is 0 when it is in none. They belong to the reply. */

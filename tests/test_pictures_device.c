@@ -180,24 +180,8 @@ static void same_bits_in_company(void **state)
             continue;
         }
         mo_model *model = open_picture_model(e->c.model, 2, 224, device);
-        mo_session *s[3];
-        mo_image *list[2][IMAGES];
-        mo_error err;
         float *want = wanted(e, MO_KV_I16);
-        for (int k = 0; k < 3; k++) {
-            s[k] = open_session(model, MO_KV_I16);
-        }
-        const mo_feed feeds[] = {
-            feed_of(other, s[0], list[0], 0),
-            feed_of(e, s[1], list[1], 0),
-            {.size = sizeof(mo_feed), .session = s[2], .tokens = e->c.greedy, .count = GREEDY}};
-        check_status(mo_session_feed(feeds, 3, &err), &err);
-        assert_memory_equal(mo_session_logits(s[1]), want + (e->c.count - 1) * e->c.vocab,
-                            sizeof(float) * (size_t)e->c.vocab);
-        check_greedy(e, s[1]);
-        for (int k = 0; k < 3; k++) {
-            mo_session_close(s[k]);
-        }
+        check_company(e, other, model, want);
         free(want);
         mo_model_close(model);
     }

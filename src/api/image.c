@@ -7,8 +7,6 @@
 #include "base/array.h"
 #include "base/digest.h"
 #include "base/growing.h"
-#include "base/host.h"
-#include "base/log.h"
 #include "base/status.h"
 #include "engine/session.h"
 #include "moraine_pictures.h"

@@ -8,7 +8,6 @@
 #include "base/growing.h"
 #include "base/machine.h"
 #include "base/status.h"
-#include "hotcache/budget.h"
 #include "hotcache/plan.h"
 #include "numeric/kernels.h"
 #include "open/open.h"

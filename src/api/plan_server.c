@@ -1,6 +1,5 @@
 /* Plans for servers, under the public names in moraine_server.h. */
 #include "base/growing.h"
-#include "base/status.h"
 #include "plan/serving.h"
 
 typedef struct asked_file {

@@ -1,7 +1,6 @@
 /* The public API of the library itself: its version and its memory. */
 #include <stdlib.h>
 
-#include "base/growing.h"
 #include "base/status.h"
 #include "moraine_server.h"
 #include "numeric/version.h"

@@ -6,7 +6,7 @@
 
 bool mo_array_reserve(void *array, size_t *space, size_t count, size_t bytes)
 {
-    void *old, *memory; /* copied: pointers of all types come here */
+    void *old, *memory; /* copied with memcpy, because the pointer may have any type */
     size_t total;
     if (count <= *space) {
         return true;
@@ -20,5 +20,5 @@ bool mo_array_reserve(void *array, size_t *space, size_t count, size_t bytes)
         memcpy(array, &memory, sizeof memory);
         *space = 2 * count + 16;
     }
-    return memory != NULL; /* cppcheck-suppress memleak ; the array has it */
+    return memory != NULL; /* cppcheck-suppress memleak ; the array owns it */
 }

@@ -1,18 +1,18 @@
-/* Bytes: text that grows, always terminated. After a failed allocation, or when the limit is exceeded, it says so in `failed` and
- * ignores what follows, so that only the end has to be checked. */
+/* Bytes: growing text, always terminated. After a failed allocation, or when the limit is exceeded, sets
+   `failed` and ignores further calls, so callers only check at the end. */
 #ifndef MO_BASE_BYTES_H
 #define MO_BASE_BYTES_H
 
 #include "moraine.h"
 
 typedef struct mo_bytes {
-    char *data; /* NULL: nothing was ever added */
+    char *data; /* NULL: nothing was added yet */
     size_t length, capacity;
-    size_t limit; /* most bytes; 0: any */
-    bool failed;  /* where the limit was exceeded, length is limit + 1 */
-} mo_bytes;       /* begins as all zeros */
+    size_t limit; /* maximum bytes; 0: no limit */
+    bool failed;  /* if the limit was exceeded, length is limit + 1 */
+} mo_bytes;       /* initialize with zeros */
 
-/* Space for `more` bytes and the end at data + length; NULL: there is none. */
+/* Makes space for `more` bytes and the terminator at data + length. NULL: failed. */
 char *mo_bytes_reserve(mo_bytes *b, size_t more);
 void mo_bytes_add(mo_bytes *b, const char *data, size_t n);
 void mo_bytes_add_text(mo_bytes *b, const char *text);

@@ -12,7 +12,7 @@
 mo_status mo_cachedir_path(const char *name, char *path, size_t size, mo_error *err)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    const bool own = cache && cache[0] == '/'; /* its specification says to pass over relative ones */
+    const bool own = cache && cache[0] == '/'; /* the XDG specification says to ignore relative paths */
     if (!own && (!home || home[0] != '/')) {
         return mo_fail(
             err, MO_ENOENT,
@@ -45,7 +45,7 @@ mo_status mo_cachedir_make(const char *path, mo_error *err)
         if (mkdir(part, 0700) != 0 && errno != EEXIST) {
             const int code = errno;
             struct stat st;
-            if (stat(part, &st) != 0) { /* a directory above may exist where nothing can be made */
+            if (stat(part, &st) != 0) { /* the directory above may not be writable */
                 return mo_fail(err, code == ENOSPC || code == EDQUOT ? MO_ENOSPC : MO_EIO,
                                "%s: cannot create the directory: %s", part, strerror(code));
             }

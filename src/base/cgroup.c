@@ -11,9 +11,9 @@
 #include <string.h>
 
 #define PATH_BYTES 4096
-#define FILE_BYTES 65536 /* mountinfo of a machine with many containers; what is beyond is not seen */
+#define FILE_BYTES 65536 /* enough for mountinfo on a machine with many containers; the rest is ignored */
 
-/* v1 says "no limit" with the largest multiple of the page size; nothing that large is a limit. */
+/* v1 writes "no limit" as the largest multiple of the page size. */
 #define LIMIT_NONE (UINT64_C(1) << 60)
 
 typedef enum kind { KIND_V2, KIND_V1_MEMORY, KIND_V1_CPU } kind;
@@ -46,7 +46,7 @@ static bool list_has(const char *list, size_t length, const char *word)
     return false;
 }
 
-/* Copies a field of mountinfo, in which a space is written \040. False when it is too long. */
+/* Copies a field of mountinfo, in which a space is written \040. False if it is too long. */
 static bool copy_field(char *to, const char *from, size_t length)
 {
     size_t used = 0;
@@ -108,7 +108,7 @@ static bool find_mount(const char *root, kind k, char *scratch, hierarchy *h)
     return false;
 }
 
-/* Our group in a hierarchy, from lines "number:controllers:path". */
+/* Finds our group in a hierarchy, from lines "number:controllers:path". */
 static bool find_group(const char *root, kind k, char *scratch, char *group)
 {
     if (!mo_textfile_read(scratch, FILE_BYTES, "%s/proc/self/cgroup", root)) {
@@ -131,7 +131,7 @@ static bool find_group(const char *root, kind k, char *scratch, char *group)
     return false;
 }
 
-/* A number alone in a file; false for "max", negative numbers and files that are not there. */
+/* Reads a file with one number. False for "max", negative numbers and missing files. */
 static bool read_number(uint64_t *out, const char *directory, const char *name)
 {
     char text[64];
@@ -139,7 +139,7 @@ static bool read_number(uint64_t *out, const char *directory, const char *name)
            text[0] <= '9' && sscanf(text, "%" SCNu64, out) == 1;
 }
 
-/* The number after `key` in a memory.stat; 0 when it is not there. */
+/* The number after `key` in a memory.stat; 0 if it is missing. */
 static uint64_t stat_number(const char *stat, const char *key)
 {
     size_t n = strlen(key);
@@ -180,7 +180,7 @@ static void read_memory(mo_cgroup *out, const char *directory, kind k)
     if (read_number(&limit, directory, v2 ? "memory.max" : "memory.limit_in_bytes")) {
         add_limit(out, limit, used, cache);
     }
-    /* Above memory.high the kernel slows a group down until it is of no use; that is a limit too. */
+    /* Above memory.high the kernel slows a group down severely, so it counts as a limit. */
     if (v2 && read_number(&limit, directory, "memory.high")) {
         add_limit(out, limit, used, cache);
     }
@@ -214,7 +214,7 @@ static void read_cpu(mo_cgroup *out, const char *directory, kind k)
     }
 }
 
-/* The part of our group's path below the mount; "" when it is not visible there. */
+/* The part of our group's path below the mount; "" if it is not visible there. */
 static const char *below_mount(const hierarchy *h, const char *group)
 {
     size_t n = strlen(h->top);

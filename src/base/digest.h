@@ -1,4 +1,4 @@
-/* Digest: SHA-256, for what must not be made equal on purpose. */
+/* Digest: SHA-256, for data that must resist deliberate collisions. */
 #ifndef MO_BASE_DIGEST_H
 #define MO_BASE_DIGEST_H
 
@@ -10,7 +10,7 @@ enum { MO_DIGEST_BYTES = 32, MO_DIGEST_BLOCK = 64 };
 typedef struct mo_digest {
     uint32_t state[8];
     uint64_t bytes;
-    uint8_t block[MO_DIGEST_BLOCK]; /* what has not been taken in yet: bytes % MO_DIGEST_BLOCK of it */
+    uint8_t block[MO_DIGEST_BLOCK]; /* bytes not hashed yet: the first bytes % MO_DIGEST_BLOCK */
 } mo_digest;
 
 void mo_digest_begin(mo_digest *d);

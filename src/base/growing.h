@@ -1,33 +1,34 @@
-/* Growing: structs of the public API whose size the caller names, so that a program keeps running when a later library
- * has more members. Members are only ever added behind the last, and never inside what was padding. */
+/* Growing: structs of the public API with a size set by the caller, so that a program keeps working when a
+   later library has more members. Members are only added at the end, never in former padding. */
 #ifndef MO_BASE_GROWING_H
 #define MO_BASE_GROWING_H
 
 #include "moraine.h"
 
-/* Writes defaults (whose own first member is a size_t) to a caller's options of `size` bytes, and the size. What this
- * library does not know becomes 0. */
+/* Writes defaults (whose first member is a size_t) and the size to a caller's options of `size` bytes.
+   Members unknown to this library become 0. */
 void mo_options_write(void *callers, size_t size, const void *defaults, size_t own_size);
 
-/* The caller's options over the defaults that *own holds. NULL leaves the defaults. MO_EINVAL when the size was not set,
- * or a member behind the last that we know is not 0; `name` is the struct's. */
+/* Copies the caller's options over the defaults in *own. NULL keeps the defaults. MO_EINVAL if the size was
+   not set, or an unknown member is not 0; `name` is the struct's. */
 mo_status mo_options_read(void *own, size_t own_size, const void *callers, const char *name, mo_error *err);
 
-/* Fills an info or a report of `size` bytes; what this library does not know becomes 0. */
+/* Fills an info or report of `size` bytes. Members unknown to this library become 0. */
 void mo_report_write(void *callers, size_t size, const void *own, size_t own_size);
 
-/* MO_EINVAL when a reserve is not 0. */
+/* MO_EINVAL if a reserved member is not 0. */
 mo_status mo_reserve_check(const uint64_t *reserved, size_t count, const char *name, mo_error *err);
 
-/* Public functions may be called without an error; what they call may not. The first statement of each that takes one. */
+/* Public functions may be called without an error; internal ones may not. First statement of each public
+   function with an error. */
 #define MO_OWN_ERROR(err)                                                                                    \
     mo_error own_error = {MO_OK, {0}};                                                                       \
     if (!(err)) {                                                                                            \
         (err) = &own_error;                                                                                  \
     }
 
-/* Public functions refuse NULL for what they need, with MO_EINVAL and the parameter's name: MO_REQUIRE(err, model, out). It stands
- * behind MO_OWN_ERROR(), before anything is touched. _AS: the names of the header, where the parameters have others. */
+/* Rejects NULL arguments with MO_EINVAL and the parameter's name: MO_REQUIRE(err, model, out). Follows
+   MO_OWN_ERROR(), before any other use. _AS: names in the public header, if they differ. */
 #define MO_REQUIRE(err, ...) MO_REQUIRE_AS(err, #__VA_ARGS__, __VA_ARGS__)
 #define MO_REQUIRE_AS(err, names, ...)                                                                       \
     {                                                                                                        \
@@ -53,7 +54,7 @@ mo_status mo_check_path(const char *path, const char *argument, const char *func
 /* The same for a member of options that may be NULL. */
 mo_status mo_check_file(const char *path, const char *member, mo_error *err);
 
-/* False with MO_EINVAL where one is NULL; names: theirs, with ", " between them. */
+/* False with MO_EINVAL if a pointer is NULL. names: their names, separated by ", ". */
 bool mo_required(const void *const *pointers, size_t count, const char *function, const char *names,
                  mo_error *err);
 

@@ -9,7 +9,7 @@
 #define MO_HASH_SEED  UINT64_C(0xCBF29CE484222325)
 #define MO_HASH_PRIME UINT64_C(0x100000001B3)
 
-/* Over bytes. Begin with MO_HASH_SEED, go on with what it returned. */
+/* Hash of bytes. Start with MO_HASH_SEED; pass the result to continue. */
 static inline uint64_t mo_hash(uint64_t hash, const void *data, size_t bytes)
 {
     const uint8_t *p = data;
@@ -19,14 +19,14 @@ static inline uint64_t mo_hash(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
-/* For a string among others: includes its terminator. */
+/* For one of several strings: includes the terminator. */
 static inline uint64_t mo_hash_text(uint64_t hash, const char *text, size_t length)
 {
     return (mo_hash(hash, text, length) ^ 0xFF) * MO_HASH_PRIME;
 }
 
-/* Over words of eight bytes, nearly at the rate of memory; the bytes behind the last word as above. Not the same value. High bits
- * are folded into low ones, since a product carries differences upwards alone. */
+/* Hash of eight-byte words, almost at memory speed; remaining bytes as above. Gives other values than
+   mo_hash_bytes(). High bits are folded into low ones, because a product carries differences only upwards. */
 static inline uint64_t mo_hash_words(uint64_t hash, const void *data, size_t bytes)
 {
     const uint8_t *p = data;

@@ -30,7 +30,7 @@ static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
 
 #define BIT(word, n) (((word) >> (n)) & 1)
 
-/* Which registers the operating system saves; a feature without its registers must not be used. */
+/* The registers that the operating system saves; a feature must not be used without its registers. */
 static uint64_t saved_registers(void)
 {
     uint32_t low, high;
@@ -38,8 +38,7 @@ static uint64_t saved_registers(void)
     return (uint64_t)high << 32 | low;
 }
 
-/* The tile registers are large, so Linux gives them only to a process that asks. Threads started later
- * have them too. */
+/* Tile registers are large, so Linux provides them only on request. Threads started later have them too. */
 static bool ask_for_tiles(void)
 {
 #ifdef SYS_arch_prctl
@@ -137,7 +136,7 @@ int64_t mo_host_cache_bytes(void)
     return most;
 }
 
-/* What an allocation of `bytes` really maps; 0 when it cannot be had. */
+/* The bytes that an allocation of `bytes` actually maps; 0: failed. */
 static size_t mapped_bytes(size_t bytes)
 {
     return bytes > SIZE_MAX - 2 * HUGE_BYTES ? 0
@@ -185,7 +184,8 @@ void mo_host_discard(void *memory, size_t bytes)
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)memory;
     const uintptr_t first = (at + page - 1) / page * page, end = (at + bytes) / page * page;
     if (first < end) {
-        madvise((char *)memory + (first - at), end - first, MADV_DONTNEED); /* locked memory stays: no loss */
+        /* locked memory is not discarded, which does no harm */
+        madvise((char *)memory + (first - at), end - first, MADV_DONTNEED);
     }
 }
 

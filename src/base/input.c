@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* One read takes at most this much: the kernel stops at 2 GiB - 4 KiB anyway. */
+/* Maximum of one read; the kernel limits it to 2 GiB - 4 KiB anyway. */
 #define READ_BYTES ((size_t)1 << 30)
 
 struct mo_input {
@@ -32,7 +32,7 @@ static mo_status fail_open(const char *path, int code, mo_error *err)
     }
 }
 
-/* The size of what fd stands for, or a sentence why it cannot be read by position. */
+/* Finds the size of fd's file. An error if it cannot be read by position. */
 static mo_status measure(int fd, const char *path, uint64_t *bytes, mo_error *err)
 {
     struct stat st;
@@ -58,7 +58,7 @@ mo_status mo_input_open(const char *path, mo_input **out, mo_error *err)
     *out = NULL;
     size_t length = strlen(path);
     int fd;
-    do { /* O_NONBLOCK: a named pipe without a writer must not hang us before we can refuse it */
+    do { /* O_NONBLOCK: opening a named pipe without a writer must not block before it is refused */
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {

@@ -1,4 +1,3 @@
-/* Interrupt: see interrupt.h. */
 #include "base/interrupt.h"
 
 #include "base/status.h"

@@ -1,4 +1,4 @@
-/* JSON: jansson's parser and writer, and whether memory ran out. For modules that have jansson. */
+/* JSON: jansson's parser and writer with detection of failed allocations. For modules that use jansson. */
 #ifndef MO_BASE_JSON_H
 #define MO_BASE_JSON_H
 
@@ -15,8 +15,9 @@ typedef struct mo_json_text {
     bool no_memory;
 } mo_json_text;
 
-/* jansson (2.14) leaves out a byte of a number or string for which it gets no memory, and clears errno when the number ends. So each byte
- * that can belong to a number comes alone, and errno is looked at in between. */
+/* jansson (2.14) drops a byte of a number or string if it gets no memory for it, and clears errno at the end
+   of a number. So bytes that can belong to a number are passed one by one, and errno is checked in
+   between. */
 static inline size_t mo_json_next(void *buffer, size_t capacity, void *text)
 {
     mo_json_text *t = text;
@@ -27,7 +28,7 @@ static inline size_t mo_json_next(void *buffer, size_t capacity, void *text)
     }
     n = n ? n : t->length > 0;
     if (t->no_memory) {
-        return (size_t)-1; /* ends the parser */
+        return (size_t)-1; /* aborts the parser */
     }
     memcpy(buffer, t->data, n);
     t->data += n;
@@ -35,7 +36,7 @@ static inline size_t mo_json_next(void *buffer, size_t capacity, void *text)
     return n;
 }
 
-/* json_loadb(); an empty text may be NULL. NULL with *no_memory: memory ran out, and *e says nothing. */
+/* json_loadb(); an empty text may be NULL. NULL with *no_memory: out of memory, and *e is not set. */
 static inline json_t *mo_json_load(const char *text, size_t length, size_t flags, json_error_t *e,
                                    bool *no_memory)
 {
@@ -59,7 +60,7 @@ static inline int mo_json_add(const char *text, size_t length, void *bytes)
     return ((mo_bytes *)bytes)->failed ? -1 : 0;
 }
 
-/* json_dumps(): the caller frees the text. NULL: memory ran out; json_dumps() itself may then leave out a key (jansson 2.14). */
+/* json_dumps(): the caller frees the text. NULL: out of memory. jansson (2.14) may omit a key instead. */
 static inline char *mo_json_dump(const json_t *json, size_t flags)
 {
     mo_bytes text = {0};

@@ -10,7 +10,7 @@ static pthread_cond_t log_ended = PTHREAD_COND_INITIALIZER;
 static mo_log_fn log_fn;
 static void *log_user;
 static mo_log_level log_level;
-static int log_calls;                 /* of the callback, under way */
+static int log_calls;                 /* running calls of the callback */
 static _Thread_local bool log_inside; /* this thread is in the callback */
 
 void mo_log_set(mo_log_fn fn, void *user, mo_log_level level)
@@ -19,7 +19,7 @@ void mo_log_set(mo_log_fn fn, void *user, mo_log_level level)
     log_fn = fn;
     log_user = user;
     log_level = level;
-    while (log_calls > 0 && !log_inside) { /* calls of the callback before */
+    while (log_calls > 0 && !log_inside) { /* wait for calls of the previous callback */
         pthread_cond_wait(&log_ended, &log_lock);
     }
     pthread_mutex_unlock(&log_lock);

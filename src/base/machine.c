@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The kernel refuses masks smaller than its own, so ask with growing ones. */
+/* The kernel rejects masks smaller than its own, so tries growing ones. */
 static int cores_in_affinity(void)
 {
     for (int cores = 1024; cores <= 1 << 20; cores *= 4) {
@@ -49,7 +49,7 @@ int mo_machine_cores_usable(const char *root)
     return cores > 0 ? cores : 1;
 }
 
-/* Names for the cores that machines of this kind have; the kernel gives only numbers. */
+/* Names of Arm cores; the kernel only gives numbers. */
 static void read_arm_model(const char *cpuinfo, char *model, size_t bytes)
 {
     static const struct {
@@ -103,7 +103,7 @@ static void read_isa(mo_machine_info *out)
     append_word(out->isa, sizeof out->isa, cpu->i8mm, "i8mm");
 }
 
-/* A size as the kernel writes it: 48K, 2048K, 300M. 0 when it is not one. */
+/* A size as written by the kernel: 48K, 2048K, 300M. 0 for other text. */
 static uint64_t parse_size(const char *text)
 {
     char *end;
@@ -158,7 +158,7 @@ static void read_memory(const char *root, mo_machine_info *out)
     }
 }
 
-/* The file lists the modes and puts the chosen one in brackets: "always [madvise] never". */
+/* The file lists the modes with the current one in brackets: "always [madvise] never". */
 static void read_huge_pages(const char *root, mo_machine_info *out)
 {
     char text[128];

@@ -1,15 +1,15 @@
-/* Machine: reads what mo_machine_info (moraine.h) tells. */
+/* Machine: fills mo_machine_info (moraine.h). */
 #ifndef MO_BASE_MACHINE_H
 #define MO_BASE_MACHINE_H
 
 #include "moraine_tools.h"
 
-/* mo_machine_describe() with `root` put before every path of /proc and /sys ("" for the real machine). What
- * comes from instructions and system calls (affinity, features, page size) is the real machine's. */
+/* mo_machine_describe() with `root` as a prefix of all paths in /proc and /sys ("" for the real machine).
+   Results of instructions and system calls (affinity, features, page size) are the real machine's. */
 void mo_machine_read_at(const char *root, mo_machine_info *out);
 
-/* Cores this process may keep busy: its affinity mask, and the processor quota of its cgroups rounded up
- * to whole cores. At least 1. Any thread. */
+/* The number of cores that this process may use: its affinity mask, limited by the CPU quota of its cgroups,
+   rounded up. At least 1. Any thread. */
 int mo_machine_cores_usable(const char *root);
 
 #endif

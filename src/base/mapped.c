@@ -12,26 +12,27 @@
 
 #include "base/status.h"
 
-/* Never freed, because a handler may walk the list at any time: closed ones wait to be used again. */
+/* Never freed, because a handler may traverse the list at any time. Closed ones are reused. */
 struct mo_mapped {
-    /* What the handler compares; an empty range is closed. `end` is written first when it closes and last when it opens. */
+    /* Read by the handler; an empty range is closed. `end` is written first at closing and last at
+       opening. */
     _Atomic uintptr_t begin, end;
     atomic_bool lost; /* a page could not be read */
-    mo_mapped *next;  /* set before it is in the list, and never changed */
-    bool used;        /* under the lock, like the rest */
+    mo_mapped *next;  /* set before it is added to the list, then constant */
+    bool used;        /* protected by the lock, as the following members */
     char *path;
-    int fd; /* to look at the file; -1: it could not be had */
+    int fd; /* for checking the file; -1: not available */
     struct stat opened;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(mo_mapped *) list;
-static int open_count; /* under the lock */
-static bool installed; /* likewise: our handler was put in, and perhaps is still called by another */
-static struct sigaction previous; /* written before ours is in */
+static int open_count;            /* protected by the lock */
+static bool installed;            /* likewise: our handler was installed; another handler may still call it */
+static struct sigaction previous; /* set before our handler is installed */
 static _Atomic uintptr_t page_bytes;
 
-/* ---- The handler: nothing but loads, stores and mmap() ---------------------------------------- */
+/* ---- The signal handler: only loads, stores and mmap() ---- */
 
 static mo_mapped *find(uintptr_t at)
 {
@@ -44,7 +45,7 @@ static mo_mapped *find(uintptr_t at)
     return NULL;
 }
 
-/* What lies behind the end of a shortened file is lost to its last page. */
+/* Data after the end of a truncated file is lost, including its last page. */
 static bool put_zeros(mo_mapped *m, uintptr_t at)
 {
     const uintptr_t from = at & ~(atomic_load(&page_bytes) - 1);
@@ -61,7 +62,7 @@ static void pass_on(int number, siginfo_t *info, void *context)
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
         previous.sa_handler(number);
     } else if (info->si_code > 0 || previous.sa_handler == SIG_DFL) {
-        /* A fault comes again when we return, and then ends the process as if we had not been there. */
+        /* The fault repeats after the return, and then ends the process with the default action. */
         const struct sigaction end = {.sa_handler = SIG_DFL};
         sigaction(SIGBUS, &end, NULL);
         if (info->si_code <= 0) {
@@ -74,21 +75,22 @@ static void handle(int number, siginfo_t *info, void *context)
 {
     const int before = errno;
     const uintptr_t at = (uintptr_t)info->si_addr;
-    mo_mapped *m = info->si_code > 0 ? find(at) : NULL; /* 0 and below: sent by a process */
+    mo_mapped *m = info->si_code > 0 ? find(at) : NULL; /* 0 and negative: sent by a process */
     if (!m || !put_zeros(m, at)) {
         pass_on(number, info, context);
     }
     errno = before;
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static void take_signal(void)
 {
     struct sigaction now;
     if (sigaction(SIGBUS, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handle) {
         return;
     }
-    if (!installed) { /* otherwise another handler was installed after ours, and may or may not forward */
+    /* otherwise another handler was installed after ours, which may forward signals to ours */
+    if (!installed) {
         const struct sigaction ours = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
         atomic_store(&page_bytes, (uintptr_t)sysconf(_SC_PAGESIZE));
         previous = now;
@@ -96,7 +98,7 @@ static void take_signal(void)
     }
 }
 
-/* Under the lock. */
+/* Call with the lock held. */
 static void give_signal_back(void)
 {
     struct sigaction now;
@@ -107,9 +109,9 @@ static void give_signal_back(void)
     }
 }
 
-/* ---- Mappings --------------------------------------------------------------------------------- */
+/* ---- Mappings ---- */
 
-/* Under the lock: one that is closed, or a new one at the head of the list. */
+/* A closed entry, or a new one at the head of the list. Call with the lock held. */
 static mo_mapped *spare(void)
 {
     for (mo_mapped *m = atomic_load(&list); m; m = m->next) {
@@ -125,7 +127,7 @@ static mo_mapped *spare(void)
     return m;
 }
 
-/* Lists a mapping of the file; the caller holds the lock. NULL when memory ran out. */
+/* Adds a mapping of the file to the list. NULL when out of memory. Call with the lock held. */
 static mo_mapped *enter(const mo_input *input, void *data, size_t bytes)
 {
     mo_mapped *m = spare();

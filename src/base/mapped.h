@@ -1,10 +1,10 @@
-/* Mapped: files mapped for reading. Such a file may be truncated while it is in use, or its disk may fail, and then a read
- * of its memory ends in SIGBUS.
- *
- * While any file is mapped the library handles that signal: in its own mappings, pages that cannot be read become zeros and
- * the file is remembered as lost, so that the code that computed with it can check, and fails. Other faults, and signals that
- * were sent by a process, go to the previous handler. It is restored when the last file is closed, unless
- * another has been put in the place of ours. */
+/* Mapped: files mapped for reading. If such a file is truncated or its disk fails, reading its memory raises
+   SIGBUS.
+
+   While a file is mapped the library handles this signal. In its own mappings, unreadable pages become zeros
+   and the file is marked as lost, so that the computation can check this and fail. Other faults, and signals
+   sent by processes, go to the previous handler. That is restored when the last file is closed, unless
+   another handler has replaced ours. */
 #ifndef MO_BASE_MAPPED_H
 #define MO_BASE_MAPPED_H
 
@@ -14,15 +14,15 @@
 
 typedef struct mo_mapped mo_mapped;
 
-/* The first `bytes` bytes of a file, which must be that long. The input may be closed afterwards. */
+/* Maps the first `bytes` bytes of a file, which must have them. The input may be closed afterwards. */
 mo_status mo_mapped_open(const mo_input *input, size_t bytes, mo_mapped **out, mo_error *err);
 void mo_mapped_close(mo_mapped *mapped); /* NULL is allowed */
 uint8_t *mo_mapped_data(const mo_mapped *mapped);
 
-/* After reading: MO_EIO when pages were lost, or when the file is not what it was. Any thread. */
+/* Call after reading. MO_EIO if pages were lost or the file has changed. Any thread. */
 mo_status mo_mapped_check(const mo_mapped *mapped, mo_error *err);
 
-/* Around reading, on a thread that is not ours: it may have blocked the signal, which would end the process. */
+/* Call before and after reading on threads that are not ours and may have blocked the signal. */
 void mo_mapped_enter(sigset_t *before);
 void mo_mapped_leave(const sigset_t *before);
 

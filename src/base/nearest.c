@@ -10,7 +10,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Letters to change, add, leave out or swap with their neighbours until one word is the other. */
+/* The number of letters to change, add, remove or swap with a neighbour to get from one word to the other. */
 static size_t distance(const char *a, size_t la, const char *b, size_t lb)
 {
     size_t rows[3][WORD_MAX + 1];
@@ -41,9 +41,9 @@ void mo_nearest_offer(mo_nearest *n, const char *candidate)
     const size_t shorter = least(n->length, length);
     size_t d = distance(n->word, n->length, candidate, length);
     if (d > 1 && shorter >= 3 && strncmp(n->word, candidate, shorter) == 0) {
-        d = 1; /* one is the beginning of the other, as in --temperature */
+        d = 1; /* one is a prefix of the other, as in --temperature */
     }
-    /* A third of the letters may be wrong: more would be guessing. */
+    /* At most a third of the letters may differ. */
     if (d <= shorter / 3 && (!n->best || d < n->distance)) {
         n->best = candidate;
         n->distance = d;

@@ -17,16 +17,16 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Our own name: a partial download of another program is never overwritten. */
+/* Our own suffix, so that other programs' partial downloads are never overwritten. */
 #define SUFFIX      ".moraine-part"
 #define WRITE_BYTES ((size_t)1 << 30)
 
 struct mo_output {
     int fd;
     bool seekable;
-    bool temporary;           /* written as `part`, to be renamed to `path` */
-    uint64_t bytes;           /* promised size, 0: not known */
-    uint64_t position;        /* of append */
+    bool temporary;           /* written as `part`, later renamed to `path` */
+    uint64_t bytes;           /* announced size, 0: unknown */
+    uint64_t position;        /* position of append */
     _Atomic uint64_t written; /* by all threads, for messages */
     char *path, *part;
 };
@@ -91,10 +91,9 @@ static mo_status fail_create(const char *path, int code, mo_error *err)
     }
 }
 
-/* ---- Creating --------------------------------------------------------------------------------- */
+/* ---- Creating ---- */
 
-/* Does the temporary still have its name? Another process may have committed it between our open and
- * our lock. */
+/* Does the temporary file still have its name? Another process may have renamed it before we locked it. */
 static bool same_file(int fd, const char *part)
 {
     struct stat ours, named;
@@ -102,8 +101,7 @@ static bool same_file(int fd, const char *part)
            ours.st_dev == named.st_dev;
 }
 
-/* Opens the temporary and locks it, so that two processes cannot write the same target; what a killed
- * process left is used again. */
+/* Opens and locks the temporary file, or reuses the file of a killed process. The lock excludes others. */
 static mo_status open_part(mo_output *o, mo_error *err)
 {
     for (;;) {
@@ -121,7 +119,7 @@ static mo_status open_part(mo_output *o, mo_error *err)
                            o->path, o->part);
         }
         if (same_file(o->fd, o->part)) {
-            o->temporary = true; /* from here on it is ours to remove */
+            o->temporary = true; /* it must be removed by us from now on */
             o->seekable = true;
             break;
         }
@@ -134,7 +132,7 @@ static mo_status open_part(mo_output *o, mo_error *err)
     return MO_OK;
 }
 
-/* Past RLIMIT_FSIZE the kernel sends SIGXFSZ, which ends the program; so ask before. */
+/* Writing beyond RLIMIT_FSIZE raises SIGXFSZ, which ends the program, so check first. */
 static bool over_limit(const mo_output *o, uint64_t end)
 {
     struct rlimit limit;
@@ -148,8 +146,8 @@ static uint64_t bytes_free(int fd)
     return fstatvfs(fd, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
 }
 
-/* Reserves the promised space. Where the file system cannot, its free space is compared and the size set:
- * writing zeros, as posix_fallocate does, would take as long as the work itself. */
+/* Reserves the announced space. If the file system does not support this, compares its free space and sets
+   the size: writing zeros, as posix_fallocate() does, would take as long as the work itself. */
 static mo_status reserve(mo_output *o, mo_error *err)
 {
     uint64_t bytes = o->bytes;
@@ -173,7 +171,7 @@ static mo_status reserve(mo_output *o, mo_error *err)
     return failed ? fail_reserve(o->path, bytes, failed, bytes_free(o->fd), err) : MO_OK;
 }
 
-/* A pipe or a device: written where it is. */
+/* Pipes and devices are written directly. */
 static mo_status open_special(mo_output *o, mo_error *err)
 {
     do {
@@ -213,7 +211,7 @@ mo_status mo_output_create(const char *path, uint64_t bytes, mo_output **out, mo
     o->fd = -1;
     o->bytes = bytes;
     bool special = exists && !S_ISREG(st.st_mode);
-    /* Through symbolic links: the rename must replace the file, not the link. */
+    /* Follows symbolic links: the rename must replace the file, not the link. */
     o->path = exists && !special ? realpath(path, NULL) : strdup(path);
     if (o->path && asprintf(&o->part, "%s" SUFFIX, o->path) < 0) {
         o->part = NULL;
@@ -290,8 +288,8 @@ mo_status mo_output_write_at(mo_output *output, const void *data, size_t bytes, 
 
 /* ---- Ending ----------------------------------------------------------------------------------- */
 
-/* Some file systems report a full disk only when a descriptor is closed. Closing a copy asks for that and
- * keeps the lock, so that no other process takes the temporary before it is renamed. */
+/* Some file systems report a full disk only when a descriptor is closed. Closing a copy reports it and keeps
+   the lock, so that no other process takes the temporary file before it is renamed. */
 static int close_copy(int fd)
 {
     int copy = dup(fd);

@@ -1,30 +1,31 @@
-/* The pool owns its threads and one job: the phase that is open at the moment.
- *
- * How a chunk finds its phase. `unclaimed` counts the unclaimed chunks of the open phase;
- * taking one is a decrement that found a positive number. Only after that does a thread read the job:
- * the chunk it holds keeps the phase from ending, so the job cannot change under it. A thread that
- * comes late for one phase therefore either takes a real chunk of the present one or nothing; it can
- * never run a chunk with another phase's function. Decrements that found nothing leave a small negative
- * number behind, which the next phase overwrites.
- *
- * Shares. A phase may give every thread a share of its own: then each worker's `left` counts its unclaimed chunks, under
- * the same rule, and `unclaimed` stays as it is. A thread that finds nothing in its own share takes from the one with the
- * most left; when all are empty they stay so until the next phase, which `opened` counts, so a thread looks through them
- * once. Where some chunks come later, each share has two parts, and no thread takes from the second before it found the first of
- * every share empty. (A thread that found those of the phase before empty may take of the next one's second at once, and wait: who
- * opened the phase takes what is left of the first.)
- *
- * How threads that wait ask for memory. A phase names what later ones read; the thread that opens it copies that into `ahead`, and threads with nothing to
- * do ask for their parts step by step, looking for work in between. No thread waits there: one that reads the list while it is
- * written may ask for the wrong memory, which costs a little time and nothing else.
- *
- * How a phase ends. `unfinished` counts chunks that are not done. Who brings it to zero is alone: it
- * opens the next phase, or closes the region, so no phase waits for the calling thread in particular.
- *
- * How a thread sleeps. It says so in its worker and in `sleepers`, looks once more for work, and waits on
- * its worker; who opens a phase stores `unclaimed` first and looks at `sleepers` after that. All four are
- * sequentially consistent, so one of the two sees the other. A lost thread would only cost speed: who
- * opens a phase also works on it. */
+/* The pool owns its threads and one job: the open phase.
+
+   Claiming a chunk. `unclaimed` is the number of unclaimed chunks of the open phase. A thread claims one by a
+   decrement that found a positive number, and reads the job only after that. The claimed chunk keeps the
+   phase from ending, so the job cannot change meanwhile. A late thread therefore claims a chunk of the
+   current phase or nothing; it can never run a chunk with another phase's function. Decrements that found
+   nothing leave a small negative number, which the next phase overwrites.
+
+   Shares. A phase may give every thread its own share: then each worker's `left` counts its unclaimed chunks
+   by the same rule, and `unclaimed` is unused. A thread whose share is empty takes from the worker with the
+   most chunks left. Empty shares stay empty until the next phase, which increments `opened`, so a thread
+   searches them once. If some chunks are later ones, each share has two parts, and a thread takes from a
+   second part only after it found all first parts empty. (A thread that found those of the previous phase
+   empty may take from a second part of the next phase at once, and wait: the thread that opened the phase
+   takes the rest of the first.)
+
+   Prefetching by idle threads. A phase lists the memory that later phases read. The thread that opens it
+   copies the list to `ahead`, and idle threads prefetch their parts step by step, looking for work in
+   between. There is no lock: a thread that reads the list while it is written may prefetch the wrong memory,
+   which only costs a little time.
+
+   Ending a phase. `unfinished` counts chunks that are not finished. The thread that decrements it to zero is
+   the only one: it opens the next phase or closes the region, so no phase waits for the calling thread.
+
+   Sleeping. A thread increments `sleepers`, sets `parked` of its worker, looks for work once more, and waits.
+   The thread that opens a phase stores `unclaimed` first and reads `sleepers` afterwards. All accesses are
+   sequentially consistent, so one of the two sees the other. A missed wake-up would only cost speed, because
+   the thread that opens a phase also works on it. */
 #include "base/pool.h"
 
 #include "base/clock.h"
@@ -48,24 +49,25 @@
 /* Two lines: x86 prefetches lines in pairs. */
 #define LINE_BYTES  128
 #define MAX_THREADS 1024
-#define MAX_CORES   CPU_SETSIZE /* cores beyond are used, but not watched */
-/* About what a sleep and a wake-up cost together, so that waiting costs at most twice the best choice. */
+#define MAX_CORES   CPU_SETSIZE /* other cores are used, but not tracked */
+/* About the cost of a sleep and a wake-up together, so that waiting costs at most twice the optimum. */
 #define SPIN_NS 50000
 /* Reads the clock once per this many pauses (1 to 2 us). */
 #define SPIN_PAUSES 32
-/* Wakes this many sleepers; each of them wakes as many again. A wake-up costs its caller 1 to 3 us. */
+/* Wakes this many sleepers; each of them wakes as many more. A wake-up costs its caller 1 to 3 us. */
 #define WAKE_FANOUT 4
 
-/* What a waiting thread asks for at a time, and the most of a list: it should fit into its cache together with its current data. */
+/* Bytes that an idle thread prefetches at a time, and the maximum of a list: they should fit its cache
+   together with its current data. */
 enum { AHEAD_STEP = 2048, AHEAD_MOST = 512 * 1024 };
 
-/* A mo_pool_ahead of the pool's own. */
+/* The pool's copy of a mo_pool_ahead. */
 typedef struct ahead {
     _Atomic uintptr_t data;
     _Atomic int64_t bytes, chunk_bytes, first, count;
 } ahead;
 
-/* How much of its part of a stretch a thread has asked for, and when. */
+/* How much of its part of a stretch a thread has prefetched, and when. */
 typedef struct asked_part {
     uintptr_t data;
     uint64_t named;
@@ -73,18 +75,19 @@ typedef struct asked_part {
 } asked_part;
 enum { ASKED_PARTS = 8, ASKED_LISTS = 4 };
 
-/* A share: chunks that are assigned at once, and later ones. */
+/* The parts of a share: normal chunks and later ones. */
 enum { PARTS = 2 };
 
 typedef struct worker {
-    alignas(LINE_BYTES) _Atomic uint32_t parked; /* futex: 1 asleep; who changes 1 to 0 does the waking */
-    _Atomic int core;                            /* where its thread was seen last */
+    /* futex: 1 while asleep; the thread that changes it to 0 wakes it */
+    alignas(LINE_BYTES) _Atomic uint32_t parked;
+    _Atomic int core; /* where its thread was last seen */
     mo_pool *pool;
-    pthread_t thread; /* worker 0 is the caller's and has none */
+    pthread_t thread; /* worker 0 is the caller and has none */
     int index;
-    uint64_t emptied[PARTS]; /* the phase whose shares it has found empty */
-    /* What it asks for: the list's number, the place in it, and bytes of all its parts; and what it has asked for of the last few stretches,
-     * which may be named again. */
+    uint64_t emptied[PARTS]; /* the phase whose shares it found empty */
+    /* Prefetching: number of the list, position in it, and bytes of all its parts; and progress in recent
+       stretches, which may be listed again. */
     uint64_t named;
     int asking, known;
     int64_t asked;
@@ -94,23 +97,23 @@ typedef struct worker {
 } worker;
 
 struct mo_pool {
-    /* One line: the decrement that takes a chunk brings along what the chunk needs. phase and chunks are
-     * written by who opens a phase and read by who holds a chunk of it. */
+    /* One cache line: the decrement that claims a chunk also loads the chunk's data. Written by the
+       thread that opens a phase, read by threads with a claimed chunk. */
     alignas(LINE_BYTES) _Atomic int64_t unclaimed;
-    _Atomic uint64_t opened;   /* phases with shares so far */
+    _Atomic uint64_t opened;   /* number of phases with shares so far */
     int64_t chunks;            /* of the open phase, at least 2 */
     int64_t bounds[PARTS + 1]; /* the first chunk of each part of its shares, and the end */
     mo_phase phase;            /* a copy of the open phase */
-    /* For the region: NULL, or whether its work is still needed. Next to other data of a chunk, so that checking
-     * NULL costs one comparison. */
+    /* Of the region: NULL, or says whether its work is still needed. On this line so that checking it is
+       cheap. */
     mo_pool_asked asked;
     const void *asked_ctx;
     alignas(LINE_BYTES) _Atomic int64_t unfinished;
-    /* The caller's list, valid until the region is closed; for who opens a phase. */
+    /* The caller's list, valid until the region is closed; for the thread that opens a phase. */
     const mo_phase *phases;
     int phase_count, phase_next;
-    /* Named by the last phase that named anything. */
-    alignas(LINE_BYTES) _Atomic uint64_t named; /* how often something was */
+    /* Set by the last phase with a list. */
+    alignas(LINE_BYTES) _Atomic uint64_t named; /* number of lists so far */
     _Atomic int ahead_count;
     ahead ahead[MO_POOL_AHEAD_MAX];
     alignas(LINE_BYTES) _Atomic int sleepers; /* workers that are parked or about to be */
@@ -118,9 +121,9 @@ struct mo_pool {
     _Atomic bool stop;
     alignas(LINE_BYTES) pthread_mutex_t region_lock; /* one region at a time */
     int threads, started;
-    int awake_most;                    /* more threads are not woken: they only get in the way */
-    _Atomic int64_t spin_ns;           /* how long a thread waits before it sleeps */
-    _Atomic int16_t owners[MAX_CORES]; /* by core: 1 + the worker seen there last, 0: none */
+    int awake_most;                    /* further threads are not woken, because they would disturb */
+    _Atomic int64_t spin_ns;           /* how long an idle thread spins before it sleeps */
+    _Atomic int16_t owners[MAX_CORES]; /* by core: 1 + the worker last seen there, 0: none */
     worker workers[];
 };
 
@@ -142,7 +145,7 @@ void mo_pool_pause(unsigned looked)
     }
 }
 
-/* Changes nothing when the worker's thread is awake. True when it slept. */
+/* Does nothing if the worker is awake. True if it slept. */
 static bool wake_worker(mo_pool *pool, int index)
 {
     worker *s = &pool->workers[index];
@@ -159,7 +162,8 @@ static void wake_some(mo_pool *pool, int64_t wanted)
     int sleepers = atomic_load(&pool->sleepers);
     int64_t left = wanted < WAKE_FANOUT ? wanted : WAKE_FANOUT;
     if (left > pool->awake_most - (pool->threads - sleepers)) {
-        left = pool->awake_most - (pool->threads - sleepers); /* more than one per core only get in the way */
+        /* more than one thread per core would disturb */
+        left = pool->awake_most - (pool->threads - sleepers);
     }
     if (sleepers == 0) {
         return;
@@ -169,7 +173,7 @@ static void wake_some(mo_pool *pool, int64_t wanted)
     }
 }
 
-/* A chunk of a region that is not wanted any more counts as done. */
+/* Runs a claimed chunk, or skips it if the region is not wanted any more. */
 static void run_items(const mo_pool *pool, const mo_phase *p, int64_t begin, int64_t end, int thread)
 {
     if (!pool->asked || !pool->asked(pool->asked_ctx)) {
@@ -179,15 +183,16 @@ static void run_items(const mo_pool *pool, const mo_phase *p, int64_t begin, int
 
 /* ---- Shares ----------------------------------------------------------------------------------- */
 
-/* The first chunk of a thread's share of a part; that of the next thread is its end. */
+/* The first chunk of a thread's share of a part; the next thread's is its end. */
 static int64_t share_of(const mo_pool *pool, int part, int thread)
 {
     const int64_t first = pool->bounds[part];
     return first + (pool->bounds[part + 1] - first) * thread / pool->threads;
 }
 
-/* From the last share that is stored on, others may end the phase and open the next one: nothing of the phase is read or stored
- * after it. The last thread has chunks of every part that is not empty, so an empty one is not looked at. */
+/* After the last share is stored, others may end the phase and open the next one, so nothing of the phase is
+   accessed afterwards. The last thread has chunks in every part that is not empty, so empty parts are not
+   searched. */
 static void open_shares(mo_pool *pool, int64_t later)
 {
     const int64_t chunks = pool->chunks;
@@ -205,7 +210,7 @@ static void open_shares(mo_pool *pool, int64_t later)
     atomic_fetch_add(&pool->opened, 1);
 }
 
-/* Takes a chunk of a worker's share: its number, or -1. */
+/* Claims a chunk of a worker's share. -1: none left. */
 static int64_t take_of(mo_pool *pool, int part, int owner)
 {
     worker *s = &pool->workers[owner];
@@ -216,7 +221,7 @@ static int64_t take_of(mo_pool *pool, int part, int owner)
     return left > 0 ? share_of(pool, part, owner + 1) - left : -1;
 }
 
-/* The worker with most chunks left; -1: none. */
+/* The worker with the most chunks left. -1: none. */
 static int most_left(mo_pool *pool, int part, int thread)
 {
     int64_t most = 0;
@@ -232,7 +237,7 @@ static int most_left(mo_pool *pool, int part, int thread)
     return owner;
 }
 
-/* A chunk of a part of the shares: its own first, then others'. -1: there is none. */
+/* Claims a chunk of a part: first from its own share, then from others. -1: none left. */
 static int64_t take_part(mo_pool *pool, int part, int thread)
 {
     worker *s = &pool->workers[thread];
@@ -255,7 +260,7 @@ static int64_t take_part(mo_pool *pool, int part, int thread)
     return -1;
 }
 
-/* A chunk of a phase with shares; -1: there is none. */
+/* Claims a chunk of a phase with shares. -1: none left. */
 static int64_t take_share(mo_pool *pool, int thread)
 {
     int64_t chunk = -1;
@@ -265,12 +270,12 @@ static int64_t take_share(mo_pool *pool, int thread)
     return chunk;
 }
 
-/* ---- What comes next ---------------------------------------------------------------------------- */
+/* ---- Prefetching ---- */
 
 int64_t mo_pool_ask(const void *data, int64_t bytes)
 {
     const int64_t some = bytes < AHEAD_STEP ? bytes : AHEAD_STEP;
-    for (int64_t i = 0; i < some; i += 64) { /* into the second cache: there is time until it is read */
+    for (int64_t i = 0; i < some; i += 64) { /* into the second-level cache: there is time until it is read */
         __builtin_prefetch((const void *)((uintptr_t)data + (uintptr_t)i), 0, 2);
     }
     return some;
@@ -293,7 +298,7 @@ static void name_ahead(mo_pool *pool, const mo_phase *p)
     }
 }
 
-/* What is known of a stretch of the list: what was asked for a few lists ago is still there. */
+/* The progress in a stretch: data prefetched a few lists ago is still cached. */
 static asked_part *asked_of(worker *s, uintptr_t data)
 {
     for (int i = 0; i < ASKED_PARTS; i++) {
@@ -306,7 +311,8 @@ static asked_part *asked_of(worker *s, uintptr_t data)
     return &s->parts[s->known];
 }
 
-/* Asks for the next few lines of the thread's part of a stretch, cut as share_of() cuts; false: it has been asked for. */
+/* Prefetches the next lines of the thread's part of a stretch, as in share_of(). False: all was
+   prefetched. */
 static bool ask_part(const mo_pool *pool, worker *s, const ahead *a)
 {
     const int64_t bytes = atomic_load_explicit(&a->bytes, memory_order_relaxed);
@@ -335,7 +341,7 @@ static bool ask_part(const mo_pool *pool, worker *s, const ahead *a)
     return true;
 }
 
-/* Asks for a little of what the thread will read; false: there is nothing left. */
+/* Prefetches a little of what the thread will read. False: nothing left. */
 static bool ask_ahead(mo_pool *pool, worker *s)
 {
     const uint64_t named = atomic_load_explicit(&pool->named, memory_order_acquire);
@@ -362,9 +368,9 @@ void mo_pool_wait(mo_pool *pool, int thread, unsigned looked)
 
 /* ---- Phases ----------------------------------------------------------------------------------- */
 
-/* Opens the next phase that has chunks to share, or closes the region. Only the caller before the first
- * phase and the thread that finished the last chunk of a phase get here, one at a time. A phase of one
- * chunk is run on the spot: handing it over would cost more than it could win. */
+/* Opens the next phase with more than one chunk, or closes the region. Called by the caller before the first
+   phase and by the thread that finished the last chunk of a phase, so by one thread at a time. A phase of one
+   chunk runs immediately: handing it over would cost more. */
 static void advance(mo_pool *pool, int thread)
 {
     while (pool->phase_next < pool->phase_count) {
@@ -391,14 +397,14 @@ static void advance(mo_pool *pool, int thread)
         wake_some(pool, chunks - 1);
         return;
     }
-    /* From here on the caller may return: its list of phases is not touched again. */
+    /* Now the caller may return: its list of phases is not accessed any more. */
     atomic_store(&pool->open, false);
     if (thread != 0) {
         wake_worker(pool, 0);
     }
 }
 
-/* A chunk of a phase without shares; -1: there is none. */
+/* Claims a chunk of a phase without shares. -1: none left. */
 static int64_t take_next(mo_pool *pool)
 {
     if (atomic_load_explicit(&pool->unclaimed, memory_order_relaxed) <= 0) {
@@ -408,7 +414,7 @@ static int64_t take_next(mo_pool *pool)
     return left > 0 ? pool->chunks - left : -1;
 }
 
-/* Takes one chunk of the open phase and runs it; false when there is none to take. */
+/* Claims and runs one chunk of the open phase. False: none left. */
 static bool run_chunk(mo_pool *pool, int thread)
 {
     int64_t chunk = take_share(pool, thread);
@@ -423,8 +429,8 @@ static bool run_chunk(mo_pool *pool, int thread)
     return true;
 }
 
-/* Works until nothing can be taken. Finished chunks are reported together when a thread runs dry: the
- * phase cannot end before that, so they all belong to it, and the counter is touched once. */
+/* Works until nothing is left to claim. Finished chunks are reported together at the end: the phase cannot
+   end before, so they all belong to it, and the counter is accessed once. */
 static void work(mo_pool *pool, int thread)
 {
     int64_t done;
@@ -448,7 +454,8 @@ static bool ready(mo_pool *pool, int thread)
 static void park(mo_pool *pool, int thread)
 {
     worker *s = &pool->workers[thread];
-    /* Counted before another thread can wake it and decrement the count: sleepers is never less than those that are parked. */
+    /* Incremented before another thread can wake it and decrement the count: sleepers is never less than
+       the number of parked threads. */
     atomic_fetch_add(&pool->sleepers, 1);
     atomic_store(&s->parked, 1);
     if (ready(pool, thread)) {
@@ -465,9 +472,9 @@ static void park(mo_pool *pool, int thread)
               atomic_load_explicit(shares ? &pool->unfinished : &pool->unclaimed, memory_order_relaxed) - 1);
 }
 
-/* ---- Places ----------------------------------------------------------------------------------- */
+/* ---- Cores ---- */
 
-/* Does worker `owner` - 1 work on this core, as far as we know? */
+/* Does worker `owner` - 1 probably run on this core? */
 static bool works_there(mo_pool *pool, int owner, int core)
 {
     worker *s = &pool->workers[owner > 0 ? owner - 1 : 0];
@@ -475,7 +482,7 @@ static bool works_there(mo_pool *pool, int owner, int core)
            atomic_load_explicit(&s->parked, memory_order_relaxed) == 0;
 }
 
-/* Notes where this thread runs; true when another thread of the pool works on the same core. */
+/* Records the core of this thread. True if another thread of the pool works on it. */
 static bool shares_core(mo_pool *pool, int thread)
 {
     int core = sched_getcpu();
@@ -499,10 +506,9 @@ static bool shares_core(mo_pool *pool, int thread)
 
 /* ---- Waiting ---------------------------------------------------------------------------------- */
 
-/* Returns when there may be work, the region is closed (caller) or the pool is (workers). Spins first,
- * unless that would take the core from a thread that works. On two cores with much else running, regions took
- * about a tenth less time that way, though the spread was wide (docs/lab-notes.md); moving such a thread to
- * another core was slower. */
+/* Returns when there may be work, or when the region (caller) or the pool (workers) is closed. Spins first,
+   unless that would take the core from a working thread. On two busy cores regions took about a tenth less
+   time that way, with a wide spread (docs/lab-notes.md); moving such a thread to another core was slower. */
 static void wait_for_work(mo_pool *pool, int thread)
 {
     bool shared = shares_core(pool, thread);
@@ -540,7 +546,7 @@ static int start_workers(mo_pool *pool)
     int failed = 0;
     for (int i = 1; i < pool->threads && !failed; i++) {
         worker *s = &pool->workers[i];
-        char name[32]; /* the kernel keeps 15 bytes; MAX_THREADS fits */
+        char name[32]; /* the kernel keeps 15 bytes, enough for MAX_THREADS */
         snprintf(name, sizeof name, "moraine-%d", i);
         failed = mo_thread_start(&s->thread, name, run_worker, s);
         pool->started = failed ? pool->started : i;
@@ -566,7 +572,8 @@ mo_status mo_pool_create(int threads, mo_pool **out, mo_error *err)
     memset(pool, 0, bytes);
     atomic_init(&pool->spin_ns, SPIN_NS);
     pool->threads = threads;
-    pool->awake_most = cores > 2 ? cores : 2; /* two, so that a chunk that blocks holds up no other */
+    /* at least two, so that a blocked chunk does not stop all others */
+    pool->awake_most = cores > 2 ? cores : 2;
     pthread_mutex_init(&pool->region_lock, NULL);
     for (int i = 0; i < threads; i++) {
         pool->workers[i].pool = pool;

@@ -1,4 +1,4 @@
-/* Seed: of random numbers, where nobody gave one. */
+/* Seed: a random seed, if none was given. */
 #ifndef MO_BASE_SEED_H
 #define MO_BASE_SEED_H
 
@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 
-/* Below 2^32 - 1: people can type it, JSON libraries that have doubles only can send it back, and llama-server's clients take
- * 2^32 - 1 for "random". */
+/* Below 2^32 - 1: short enough to type, exact in JSON libraries that only have doubles, and not 2^32 - 1,
+   which llama-server's clients use for "random". */
 static inline uint32_t mo_seed_draw(void)
 {
     uint32_t seed;

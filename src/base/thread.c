@@ -11,7 +11,7 @@ int mo_thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg)
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         sigdelset(&blocked, own[i]);
     }
-    pthread_sigmask(SIG_SETMASK, &blocked, &before); /* the thread inherits it */
+    pthread_sigmask(SIG_SETMASK, &blocked, &before); /* inherited by the thread */
     const int code = pthread_create(thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code == 0) {

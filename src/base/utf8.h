@@ -1,12 +1,12 @@
-/* Utf8: characters in bytes that may not be UTF-8 at all. */
+/* Utf8: characters in bytes that may not be valid UTF-8. */
 #ifndef MO_BASE_UTF8_H
 #define MO_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the valid character at p, 1 to 4, or 0: overlong forms, surrogates, code points past U+10FFFF,
- * stray and missing continuation bytes are all invalid. n is at least 1. */
+/* The length of the valid character at p, 1 to 4, or 0: overlong forms, surrogates, code points above
+   U+10FFFF, stray and missing continuation bytes are invalid. n is at least 1. */
 static inline size_t mo_utf8_length(const uint8_t *p, size_t n)
 {
     const uint8_t c = p[0];
@@ -32,7 +32,7 @@ static inline size_t mo_utf8_length(const uint8_t *p, size_t n)
     return length;
 }
 
-/* Whether the n bytes at p (fewer than 4) could become a valid character with more bytes. */
+/* Can the n bytes at p (fewer than 4) be the beginning of a valid character? */
 static inline int mo_utf8_is_prefix(const uint8_t *p, size_t n)
 {
     uint8_t whole[4] = {0x80, 0x80, 0x80, 0x80};
@@ -42,14 +42,15 @@ static inline int mo_utf8_is_prefix(const uint8_t *p, size_t n)
     for (size_t i = 0; i < n; i++) {
         whole[i] = p[i];
     }
-    if (n == 1) { /* the second byte's range depends on the first: take one that fits all but two */
+    /* the second byte's range depends on the first; this one is valid after every first byte */
+    if (n == 1) {
         whole[1] = p[0] == 0xE0 || p[0] == 0xF0 ? 0xA0 : 0x80;
         whole[1] = p[0] == 0xF4 || p[0] == 0xED ? 0x80 : whole[1];
     }
     return mo_utf8_length(whole, 4) > n;
 }
 
-/* The code point of the valid character at p of `length` bytes. */
+/* The code point of the valid character of `length` bytes at p. */
 static inline uint32_t mo_utf8_decode(const uint8_t *p, size_t length)
 {
     switch (length) {
@@ -62,7 +63,7 @@ static inline uint32_t mo_utf8_decode(const uint8_t *p, size_t length)
     }
 }
 
-/* Writes the bytes of a code point, 1 to 4, and says how many. Surrogates and what is past U+10FFFF become U+FFFD. */
+/* Writes the bytes of a code point and returns their number, 1 to 4. Invalid code points become U+FFFD. */
 static inline size_t mo_utf8_encode(uint32_t code, char *bytes)
 {
     uint32_t c = code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0xFFFD : code;

@@ -1,4 +1,4 @@
-/* Wait: condition variables with deadlines on the monotonic clock, so that setting the machine's clock changes no wait. */
+/* Wait: condition variables with deadlines on the monotonic clock, which setting the time does not affect. */
 #ifndef MO_BASE_WAIT_H
 #define MO_BASE_WAIT_H
 
@@ -16,13 +16,14 @@ static inline void mo_cond_init(pthread_cond_t *cond)
     pthread_condattr_destroy(&attributes);
 }
 
-/* mo_clock_ns() this many seconds from now; a deadline too far away becomes one that is never reached. */
+/* mo_clock_ns() this many seconds from now. A deadline too far away becomes infinite. */
 static inline int64_t mo_clock_in(double seconds)
 {
     return mo_clock_ns() + (seconds < 1e9 ? (int64_t)(1e9 * seconds) : INT64_C(1000000000000000000));
 }
 
-/* Waits until the deadline, by mo_clock_ns(). False: it has passed. May return earlier, as pthread_cond_timedwait() does. */
+/* Waits until the deadline, by mo_clock_ns(). False: it has passed. May return early, as
+   pthread_cond_timedwait(). */
 static inline bool mo_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t until_ns)
 {
     const struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};

@@ -17,7 +17,7 @@ typedef struct list {
     int count;
 } list;
 
-/* Frees what, which may be NULL. */
+/* Prints the error and frees `what`, which may be NULL. */
 static bool refuse(const char *command, char *what, const char *why)
 {
     fprintf(stderr, "moraine %s: --lora %s: %s\n", command, what ? what : "", why);
@@ -25,7 +25,7 @@ static bool refuse(const char *command, char *what, const char *why)
     return false;
 }
 
-/* FILE or FILE:SCALE; what is behind the last colon is a scale where it is a number and no file has the whole name. */
+/* Adds FILE or FILE:SCALE. A number after the last colon is a scale if no file has the whole name. */
 static bool add(const char *command, const char *text, size_t length, bool scaled, list *l)
 {
     char *path = strndup(text, length);
@@ -62,7 +62,7 @@ static bool add_all(const char *command, const cli_texts *texts, bool scaled, li
 {
     for (int i = 0; i < texts->count; i++) {
         const char *at = texts->item[i];
-        const bool whole = access(at, F_OK) == 0; /* a name with a comma in it */
+        const bool whole = access(at, F_OK) == 0; /* a file name that contains a comma */
         while (*at) {
             const size_t length = whole ? strlen(at) : strcspn(at, ",");
             if (length > 0 && !add(command, at, length, scaled, l)) {

@@ -1,4 +1,4 @@
-/* Adapters: the options that name LoRA adapters, for every command that runs a model. */
+/* Adapters: the options for LoRA adapters, in all commands that run a model. */
 #ifndef MO_CLI_ADAPTERS_H
 #define MO_CLI_ADAPTERS_H
 
@@ -6,7 +6,8 @@
 
 #include "cli/options.h"
 
-/* Puts those of --lora and --lora-scaled where they belong; what they point to is kept as long as the process. False after saying what is wrong. */
+/* Stores the adapters of --lora and --lora-scaled in the model's options; the lists live as long as the
+   process. False after printing the error. */
 bool cli_adapters_set(const char *command, const cli_texts *plain, const cli_texts *scaled,
                       mo_model_options *out);
 

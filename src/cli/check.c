@@ -50,7 +50,7 @@ bool cli_check_writable(const char *command, const char *what, const char *path)
         }
         return access(path, W_OK) == 0 || refuse(command, what, path, strerror(errno));
     }
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) { /* nor would cp guess what was meant */
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) { /* cp does not guess here either */
         return refuse(command, what, path, "is a symbolic link to a missing file");
     }
     snprintf(copy, sizeof copy, "%s", path);
@@ -83,7 +83,6 @@ static bool has_vocabulary(const mo_file *file)
     return false;
 }
 
-/* Logits of the model; 0 when the header does not say. */
 static int64_t vocabulary(const mo_file *file)
 {
     mo_tensor_info t;
@@ -112,17 +111,17 @@ static bool biases_fit(const char *command, const mo_file *file, const char *bia
     return true;
 }
 
-/* What a session will hold; 0 when the header does not say. */
+/* The number of positions in a session; 0 if the header does not have it. */
 static int64_t positions(const mo_file_info *info, const cli_loading *l)
 {
-    const int64_t usual = 8192; /* as moraine.h says of mo_model_options */
+    const int64_t usual = 8192; /* the default of mo_model_options in moraine.h */
     if (l->model.context) {
         return l->model.context;
     }
     return info->context_length < usual ? info->context_length : usual;
 }
 
-/* Says so where positions are asked for that the model was not made for. */
+/* Warns if more positions are requested than the model was trained for. */
 static void warn_of_length(const char *command, const mo_file_info *info, const cli_loading *l)
 {
     if (info->context_length <= 0 || l->model.context <= info->context_length) {
@@ -180,7 +179,7 @@ static bool check_header(const char *command, const char *path, const mo_file *f
         return false;
     }
     if (mo_file_summarize(file, &info, sizeof info, &err) != MO_OK) {
-        return true; /* opening the model says why */
+        return true; /* opening the model reports the error */
     }
     warn_of_length(command, &info, l);
     return true;
@@ -202,7 +201,7 @@ int cli_check_model(const char *command, const char *path, const cli_loading *l)
     return fine ? CLI_OK : CLI_FAILED;
 }
 
-/* A text has at most as many tokens as bytes, so that short ones need no counting. */
+/* A text has at most as many tokens as bytes, so short texts need no counting. */
 static int check_tokens(const char *command, const char *path, int64_t most, const char *text, size_t length)
 {
     int32_t *ids = NULL;
@@ -210,7 +209,7 @@ static int check_tokens(const char *command, const char *path, int64_t most, con
     mo_error err;
     if (most < 1 || length <= (size_t)most ||
         mo_tokenize_file(path, text, length, 0, &ids, &count, &err) != MO_OK) {
-        return CLI_OK; /* opening the model says what is wrong with it */
+        return CLI_OK; /* opening the model reports the error */
     }
     mo_free(ids);
     if (count > (size_t)most) {

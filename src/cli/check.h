@@ -4,22 +4,22 @@
 
 #include "cli/loading.h"
 
-/* Can this file be opened for reading? "-" is stdin. `what` is how the sentence begins, such as "--text". False after saying
- * why not. */
+/* Can the file be opened for reading? "-" is stdin. `what` begins the error message, for example "--text".
+   False after printing the error. */
 bool cli_check_readable(const char *command, const char *what, const char *path);
 
-/* Can it be written: is there a directory for it, is it none itself, and no link to where nothing is? Nothing is made. NULL is
- * nothing to check. */
+/* Can the file be written: does its directory exist, is it no directory, and no dangling link? Creates
+   nothing. NULL is fine. */
 bool cli_check_writable(const char *command, const char *what, const char *path);
 
-/* Files that the options name, what the command wants of the model (l->vocabulary), and a context beyond what the model was
- * made for, which is only warned of. CLI_OK, or the exit code after saying what is wrong. */
+/* Checks the files in the options, the command's needs of the model (l->vocabulary), and the context: one
+   beyond the model's training only gives a warning. CLI_OK, or the exit code after printing the error. */
 int cli_check_model(const char *command, const char *path, const cli_loading *l);
 
-/* The last of these alone, for commands that open no model. */
+/* Only the check of the context, for commands that do not open a model. */
 void cli_check_length(const char *command, const char *path, const cli_loading *l);
 
-/* Does a text that will be fed fit into the context? CLI_OK, or the exit code after saying that it does not. */
+/* Does a text fit the context? CLI_OK, or the exit code after printing the error. */
 int cli_check_prompt(const char *command, const char *path, const cli_loading *l, const char *text,
                      size_t length);
 

@@ -14,8 +14,8 @@
 
 static mo_cluster *cluster;
 static atomic_bool lost, said, ending;
-static char lost_why[512];       /* written before `lost` is set, once */
-static atomic_int own_rank = -1; /* until it is known */
+static char lost_why[512];       /* written once, before `lost` is set */
+static atomic_int own_rank = -1; /* unknown at first */
 static bool serves;
 static char joined[32]; /* the command */
 
@@ -45,16 +45,16 @@ static bool can_be_divided(const char *command)
     return false;
 }
 
-/* Was the program started with others? Open MPI's mpirun says how many there are, and so does Slurm, which with PMIx also says which one
- * this is: a lone task of it has a number too. */
+/* Did mpirun start several processes? Open MPI and Slurm set their number. With PMIx, Slurm also sets this
+   process' rank; a single Slurm task has a number too. */
 static bool in_company(void)
 {
     const char *size = getenv("OMPI_COMM_WORLD_SIZE"), *tasks = getenv("SLURM_STEP_NUM_TASKS");
     return size ? atoi(size) > 1 : getenv("PMIX_RANK") && (!tasks || atoi(tasks) > 1);
 }
 
-/* Those of MPICH and of what is made from it (Intel MPI, MVAPICH), and of Slurm without PMIx, cannot be joined: each process would
- * run the whole model. What to do; NULL: no such ranks. */
+/* MPICH and its derivatives (Intel MPI, MVAPICH), and Slurm without PMIx, are not supported: each process
+   would run the whole model. Returns what to do; NULL: no such environment. */
 static const char *foreign_company(void)
 {
     const char *size = getenv("PMI_SIZE"), *tasks = getenv("SLURM_STEP_NUM_TASKS");
@@ -78,7 +78,7 @@ static void say_lost(void)
     }
 }
 
-/* Commands whose step fails say so themselves; a server ends, so that its unit starts it again. */
+/* Other commands report the failed step themselves. A server exits so that its manager restarts it. */
 static void on_lost(void *user, const char *why)
 {
     (void)user;
@@ -107,7 +107,7 @@ bool cli_cluster_begin(const char *command)
         return true;
     }
     if (strcmp(command, "chat") == 0 ||
-        strcmp(command, "trace") == 0) { /* each rank would run a model of its own */
+        strcmp(command, "trace") == 0) { /* each rank would run its own model */
         fprintf(stderr, "moraine %s: only run, serve, bench and eval support several ranks\n", command);
         return false;
     }
@@ -133,7 +133,7 @@ int cli_cluster_end(int code)
     if (!atomic_load(&lost) || code != CLI_OK) {
         return code;
     }
-    say_lost(); /* after the last step: no command has noticed it */
+    say_lost(); /* the link was lost after the last step, so no command has reported it */
     return CLI_FAILED;
 }
 
@@ -150,7 +150,7 @@ bool cli_cluster_follows(const char *command, const char *name, const cli_loadin
     }
     const char *path = cli_model_path(command, name, true, code); /* rank 0 gets the error */
     const mo_status status = mo_cluster_follow(cluster, path ? path : name ? name : "", &l.model, &err);
-    if (status != MO_OK && strncmp(err.detail, "rank 0 ends", 11) != 0) { /* otherwise rank 0 says it */
+    if (status != MO_OK && strncmp(err.detail, "rank 0 ends", 11) != 0) { /* otherwise rank 0 reports it */
         fprintf(stderr, "moraine %s: rank %d: %s\n", command, cli_cluster_rank(), err.detail);
     }
     *code = status == MO_OK ? CLI_OK : CLI_FAILED;

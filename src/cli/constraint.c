@@ -7,7 +7,7 @@
 #include "cli/infile.h"
 #include "cli/options.h"
 
-/* A file's name has no such sign. */
+/* File names do not contain this text. */
 static bool is_text(const char *grammar)
 {
     return strstr(grammar, "::=") != NULL;
@@ -25,7 +25,7 @@ void cli_constraint_say(const char *command, const cli_constraint *c, const char
     fprintf(stderr, "moraine %s: %s: %s\n", command, where, text);
 }
 
-/* Reads the file, or takes a grammar that was given itself, as llama.cpp does. */
+/* Reads the file, or takes the grammar itself as llama.cpp does. */
 static char *read_text(const char *command, const cli_constraint *c, size_t *length)
 {
     if (c->schema || !is_text(c->grammar)) {

@@ -1,4 +1,4 @@
-/* Constraint: --schema and --grammar, what an answer must look like. */
+/* Constraint: --schema and --grammar, the required form of an answer. */
 #ifndef MO_CLI_CONSTRAINT_H
 #define MO_CLI_CONSTRAINT_H
 
@@ -6,7 +6,7 @@
 
 typedef struct cli_constraint {
     const char *schema, *grammar; /* files, or the grammar itself; NULL: not given */
-    char *text;                   /* of the one that was */
+    char *text;                   /* the text of the given one */
     size_t length;
 } cli_constraint;
 
@@ -18,11 +18,11 @@ typedef struct cli_constraint {
             &(c).grammar, 0, 0                                                                               \
     }
 
-/* Reads the file that was given, before a model is loaded, and checks a schema (a grammar may name tokens of the model). CLI_OK,
- * or another code after saying what is wrong. */
+/* Reads the file before a model is loaded, and checks a schema (a grammar may refer to the model's tokens).
+   CLI_OK, or another code after printing the error. */
 int cli_constraint_read(const char *command, cli_constraint *c);
 
-/* Says something about the file. */
+/* Prints a message about the file. */
 void cli_constraint_say(const char *command, const cli_constraint *c, const char *text);
 void cli_constraint_close(cli_constraint *c);
 

@@ -11,7 +11,6 @@
 
 static const char *const roles[] = {"system", "user", "assistant"};
 
-/* The constant of a role's name; NULL for others. */
 static const char *find_role(const char *name)
 {
     for (size_t i = 0; name && i < sizeof roles / sizeof *roles; i++) {
@@ -39,7 +38,7 @@ bool cli_conversation_say(cli_conversation *c, const char *role, const char *con
     if (copy) {
         c->messages[c->count++] = (cli_message){.role = find_role(role), .content = copy};
     }
-    return copy != NULL; /* cppcheck-suppress memleak ; the list has it */
+    return copy != NULL; /* cppcheck-suppress memleak ; the list owns it */
 }
 
 bool cli_conversation_attach(cli_conversation *c, cli_images *images)
@@ -72,8 +71,7 @@ size_t cli_conversation_fixed(const cli_conversation *c)
 bool cli_conversation_set_system(cli_conversation *c, const char *content)
 {
     const size_t fixed = cli_conversation_fixed(c);
-    if (!cli_conversation_say(c, "system",
-                              content)) { /* behind the others, from where it goes to the front */
+    if (!cli_conversation_say(c, "system", content)) { /* added at the end, then moved to the front */
         return false;
     }
     const cli_message said = c->messages[--c->count];
@@ -101,7 +99,7 @@ void cli_conversation_forget(cli_conversation *c, size_t from)
     }
 }
 
-/* The first question from message i on; count when there is none. */
+/* The first question from message i on, or count. */
 static size_t next_question(const cli_conversation *c, size_t i)
 {
     while (i < c->count && strcmp(c->messages[i].role, "user") != 0) {
@@ -141,7 +139,7 @@ static bool add_part(json_t *parts, json_t *part)
     return part && json_array_append_new(parts, part) == 0;
 }
 
-/* A text and pictures as parts; NULL when memory is out. */
+/* A text and pictures as content parts. NULL when out of memory. */
 static json_t *parts_json(const char *content)
 {
     json_t *parts = json_array();
@@ -180,7 +178,7 @@ json_t *cli_conversation_json(const cli_conversation *c)
     return array;
 }
 
-/* A copy of the prompt's tokens, which is the caller's. */
+/* A copy of the prompt's tokens, which the caller owns. */
 static int32_t *copy_tokens(const mo_prompt *prompt, size_t *count)
 {
     const int32_t *tokens = mo_prompt_tokens(prompt, count);

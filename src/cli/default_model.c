@@ -10,10 +10,10 @@
 #include "cli/options.h"
 #include "cli/pulled.h"
 
-/* Relative to the directory of the program: in a build directory of the source tree, and where it is installed. */
+/* Relative to the program's directory: in a build directory, and installed. */
 static const char *const beside[] = {"../models/pebble.gguf", "../share/moraine/pebble.gguf"};
 
-/* The directory the program runs from, with links resolved. False when the system does not say. */
+/* The directory of the program, with links resolved. False if it is unknown. */
 static bool program_directory(char *directory, size_t size)
 {
     const ssize_t length = readlink("/proc/self/exe", directory, size - 1);
@@ -28,7 +28,7 @@ static bool program_directory(char *directory, size_t size)
     return slash != NULL;
 }
 
-/* NULL when it is nowhere. */
+/* NULL: not found. */
 static const char *built_in(void)
 {
     static char path[PATH_MAX];

@@ -1,4 +1,4 @@
-/* Described: the options for a machine that need not be here, shared by plan and pull. */
+/* Described: options that describe another machine, shared by plan and pull. */
 #ifndef MO_CLI_DESCRIBED_H
 #define MO_CLI_DESCRIBED_H
 

@@ -6,19 +6,19 @@
 #include <string.h>
 
 typedef enum foreign_kind {
-    SAME,    /* an option here has another name */
+    SAME,    /* another name of an option here */
     MODEL,   /* its value is the model */
     KV,      /* formats of the KV cache */
-    MAPPED,  /* its value decides: "0=no-think -1=", where nothing behind the sign is no option */
-    NOTHING, /* what it asks for is the case anyway */
-    NOTE,    /* Moraine decides by itself */
-    REFUSED, /* the result would be another */
+    MAPPED,  /* the value decides: in "0=no-think -1=" a value without an option has no effect */
+    NOTHING, /* always true here */
+    NOTE,    /* Moraine decides itself */
+    REFUSED, /* the result would differ */
 } foreign_kind;
 
 typedef struct foreign_word {
     const char *words;
     foreign_kind kind;
-    const char *value; /* "=0": the row is for this value alone, and comes before the command's own option */
+    const char *value; /* "=0": the row applies only to this value, and precedes the command's own option */
     const char *to, *command, *says;
 } foreign_word;
 
@@ -28,7 +28,7 @@ static const foreign_word table[] = {
 #undef WORD
 };
 
-/* Is it one of these, which have blanks or bars between them? */
+/* Is the word in the list, which is separated by blanks or bars? */
 static bool is_listed(const char *list, const char *word, size_t length)
 {
     for (const char *at = list; *at;) {
@@ -42,7 +42,7 @@ static bool is_listed(const char *list, const char *word, size_t length)
     return false;
 }
 
-/* The command's own option of that name, or of that letter. */
+/* The command's own option with this name or letter. */
 static const cli_option *own_option(const cli_usage *u, const char *word, size_t length)
 {
     for (int i = 0; i < u->option_count; i++) {
@@ -57,7 +57,7 @@ static const cli_option *own_option(const cli_usage *u, const char *word, size_t
     return NULL;
 }
 
-/* Are the options of "0=no-think -1=" among the command's? */
+/* Does the command have the options in "0=no-think -1="? */
 static bool has_mapped(const cli_usage *u, const char *map)
 {
     for (const char *at = map; *at;) {
@@ -83,7 +83,7 @@ static bool is_here(const cli_usage *u, const foreign_word *w)
            (w->kind == MAPPED ? has_mapped(u, w->to) : !*w->to || own_option(u, name, strlen(name)));
 }
 
-/* The row of a word with this value behind it, which may be NULL. */
+/* The row for a word with this value, which may be NULL. */
 static const foreign_word *find(const cli_usage *u, const char *word, size_t length, const char *value)
 {
     const bool own = own_option(u, word, length);
@@ -101,8 +101,8 @@ typedef struct translating {
     const cli_usage *usage;
     char **argv;
     int argc, read, written;
-    char *model;    /* the value of -m or -hf */
-    const char *kv; /* of -ctk or -ctv */
+    char *model;    /* value of -m or -hf */
+    const char *kv; /* value of -ctk or -ctv */
     const foreign_word *noted[sizeof table / sizeof *table];
     int notes;
 } translating;
@@ -114,7 +114,7 @@ static int refuse(const translating *t, const char *word, size_t length, const c
     return CLI_USAGE;
 }
 
-/* Once for each row. */
+/* Prints each row's note once. */
 static void note(translating *t, const foreign_word *w, const char *word, size_t length)
 {
     for (int i = 0; i < t->notes; i++) {
@@ -127,7 +127,7 @@ static void note(translating *t, const foreign_word *w, const char *word, size_t
             w->says);
 }
 
-/* The option here with its value, as one word. False: out of memory. */
+/* Writes our option with its value as one word. False: out of memory. */
 static bool write_option(translating *t, const char *name, const char *value)
 {
     char *made;
@@ -135,7 +135,7 @@ static bool write_option(translating *t, const char *name, const char *value)
         fprintf(stderr, "moraine %s: out of memory for the options\n", t->usage->command);
         return false;
     }
-    t->argv[t->written++] = made; /* it lives as long as the program */
+    t->argv[t->written++] = made; /* lives as long as the program */
     return true;
 }
 
@@ -144,13 +144,13 @@ static bool is_format(const char *value)
     return is_listed("f16 bf16 i16 f32 q8_0", value, strlen(value));
 }
 
-/* The formats of 16 bits are one here. */
+/* The 16-bit formats are one format here. */
 static const char *kv_format(const char *value)
 {
     return strstr(value, "16") ? "i16" : value;
 }
 
-/* The option that the map has for the value. */
+/* Writes the option for the value by the map. */
 static int write_mapped(translating *t, const foreign_word *w, const char *word, size_t length,
                         const char *value)
 {
@@ -169,7 +169,7 @@ static int write_mapped(translating *t, const foreign_word *w, const char *word,
     return refuse(t, word, length, w->says);
 }
 
-/* "CUDA0,CUDA1", as devices are called there: "cuda:0,cuda:1". False: the value has no such name. */
+/* Converts llama.cpp's names of devices, "CUDA0,CUDA1", to "cuda:0,cuda:1". False: other names. */
 static bool name_devices(const char *value, char *out, size_t size)
 {
     size_t used = 0;
@@ -200,7 +200,7 @@ static int translate(translating *t, const foreign_word *w, const char *word, si
     const char *next = t->read < t->argc ? t->argv[t->read] : NULL;
     char devices[128];
     if (w->kind == NOTE && next && *next == '-' && is_option(t->usage, next)) {
-        next = NULL; /* the value was forgotten */
+        next = NULL; /* the value is missing */
     }
     if (!value && *w->value && next && (!choice || is_listed(w->value, next, strlen(next)))) {
         value = next;
@@ -238,7 +238,7 @@ static int translate(translating *t, const foreign_word *w, const char *word, si
     return refuse(t, word, length, w->says);
 }
 
-/* "-ngl99" is "-ngl 99": the number becomes the next word. Returns the length of the option. */
+/* "-ngl99" means "-ngl 99": the number becomes the next word. Returns the length of the option. */
 static size_t split_number(translating *t, char *word, size_t length)
 {
     const size_t letters = 1 + strspn(word + 1, "abcdefghijklmnopqrstuvwxyz");
@@ -251,7 +251,8 @@ static size_t split_number(translating *t, char *word, size_t length)
     return letters;
 }
 
-/* "-sps": one word there; here it would be -s with the value "ps". Joined values as in -n20 and -pHello stay. */
+/* Is the word unknown? "-sps" is one option in llama.cpp; here it would be -s with the value "ps". Joined
+   values as in -n20 and -pHello are known. */
 static bool is_unknown(const cli_usage *u, const char *word)
 {
     const size_t length = strlen(word);
@@ -259,7 +260,7 @@ static bool is_unknown(const cli_usage *u, const char *word)
            (word[1] == 'h' || own_option(u, word, 2));
 }
 
-/* Takes the command's own option, with its value. */
+/* Copies the command's own option with its value. */
 static int take_own(translating *t, const cli_option *own, char *word, size_t length)
 {
     const bool joined = word[length] == '=', has_value = own->kind != CLI_FLAG;
@@ -277,7 +278,7 @@ static int take_own(translating *t, const cli_option *own, char *word, size_t le
     return -1;
 }
 
-/* "--n_predict" is "--n-predict", where there is such a word. */
+/* Converts "--n_predict" to "--n-predict", if that is an option. */
 static void write_dashes(const cli_usage *u, char *word)
 {
     const size_t length = strcspn(word, "=");
@@ -293,7 +294,7 @@ static void write_dashes(const cli_usage *u, char *word)
     }
 }
 
-/* The model comes first, wherever it was named. Its option had at least one word. */
+/* Moves the model to the front. Its option had at least one word. */
 static void put_model_first(translating *t)
 {
     if (t->model) {
@@ -314,7 +315,7 @@ int cli_foreign_translate(const cli_usage *u, int *argc, char **argv)
         const char *value = word[length] == '=' ? word + length + 1 : t.read < t.argc ? argv[t.read] : NULL;
         const cli_option *own = own_option(u, word, length);
         const foreign_word *w = *word == '-' ? find(u, word, length, value) : NULL;
-        if (strcmp(word, "--") == 0) { /* nothing behind it is an option */
+        if (strcmp(word, "--") == 0) { /* no options follow */
             argv[t.written++] = word;
             break;
         }

@@ -13,7 +13,7 @@
 #include "cli/print/measured.h"
 #include "cli/signals.h"
 
-/* A prompt shorter than this is done before a bar could be read. */
+/* Shorter prompts end before a bar could be read. */
 enum { BAR_TOKENS = 256 };
 
 void cli_sampling_options(cli_options *to, cli_sampling *s)
@@ -109,7 +109,7 @@ bool cli_stop_check(const char *command, const cli_texts *strings)
     return status == MO_OK;
 }
 
-/* The biases of the user as an array; NULL with *count 0 for none. False when memory is out. */
+/* The user's biases as an array; NULL with *count 0: none. False when out of memory. */
 static bool read_bias(const char *text, mo_logit_bias **out, size_t *count)
 {
     mo_logit_bias b;
@@ -126,7 +126,7 @@ static bool read_bias(const char *text, mo_logit_bias **out, size_t *count)
     return true;
 }
 
-/* A member of the options that was not given stays unset: the library takes what the file recommends, or what is usual. */
+/* Options that were not given stay unset: the library uses the file's recommendation or its default. */
 static mo_generation_options options_of(const cli_sampling *s, const cli_answering *how)
 {
     mo_generation_options o = mo_generation_options_default();
@@ -183,7 +183,6 @@ static bool on_progress(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
-/* Is it the schema or the grammar that is wrong? */
 static bool is_constraint_wrong(mo_model *model, const mo_generation_options *o)
 {
     mo_generation_options without = *o;
@@ -306,7 +305,7 @@ bool cli_generation_images(cli_generation *g, mo_image *const *images, int count
 
 /* ---- An answer -------------------------------------------------------------------------------- */
 
-/* Shows and keeps a text. False when it cannot be written or memory is out. */
+/* Prints and stores a text. False when it cannot be written or memory runs out. */
 static bool print_text(cli_generation *g, const mo_text *text, bool thought)
 {
     mo_bytes *kept = thought ? &g->reasoning : &g->answer;
@@ -321,7 +320,6 @@ static bool print_text(cli_generation *g, const mo_text *text, bool thought)
     return !kept->failed && cli_stdout_flush();
 }
 
-/* Tokens of a model without a vocabulary. */
 static bool print_ids(const cli_generation *g, const mo_generation_event *e)
 {
     for (size_t i = 0; i < e->token_count && !g->how.silent; i++) {
@@ -341,7 +339,7 @@ static cli_finish finish_of(const mo_generation_event *e)
     return finishes[e->end];
 }
 
-/* Prints what there is. False when it cannot be written. */
+/* Prints the available events. False when they cannot be written. */
 static bool print_events(cli_generation *g)
 {
     mo_generation_event e;
@@ -362,7 +360,7 @@ static bool print_events(cli_generation *g)
     return ok;
 }
 
-/* Lets the first tokens of a text find its experts, when the session holds nothing yet. */
+/* Finds the experts of a text by its first tokens, if the session is empty. */
 static bool discover(const cli_generation *g)
 {
     mo_error err;
@@ -377,7 +375,7 @@ static bool discover(const cli_generation *g)
     return status == MO_OK;
 }
 
-/* Computes the prompt, and the first token. False when that failed or was interrupted. */
+/* Computes the prompt and the first token. False after a failure or an interrupt. */
 static bool begin(cli_generation *g)
 {
     mo_error err;
@@ -405,7 +403,7 @@ static bool begin(cli_generation *g)
     return running >= 0;
 }
 
-/* Steps and prints until something ends the answer. False when it cannot be printed. */
+/* Steps and prints until the answer ends. False when it cannot be printed. */
 static bool go_through(cli_generation *g)
 {
     mo_error err;

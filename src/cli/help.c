@@ -5,7 +5,7 @@
 
 #include "cli/print/terminal.h"
 
-/* Options by what they are about, whatever command has them, in the order in which groups are printed. The others come first, as the command's own. */
+/* Options by topic, in the order of printing. All others are printed first, as the command's own. */
 static const struct {
     const char *title, *names;
 } groups[] = {
@@ -41,7 +41,7 @@ static const struct {
 
 enum { GROUPS = sizeof groups / sizeof *groups, GROUPED_FROM = 20 };
 
-/* The group of an option; -1: none. */
+/* The group of an option; -1: the command's own. */
 static int group_of(const char *name)
 {
     const size_t length = strlen(name);
@@ -76,7 +76,7 @@ static void print_heading(const char *title)
     printf("\n%s%s%s\n", cli_terminal_bold(), title, cli_terminal_plain());
 }
 
-/* The options of a group, under its title; of group -1 those that are in none. */
+/* Prints the options of a group with its title; group -1 has those without a group. */
 static void print_group(const cli_usage *u, int group, const char *title)
 {
     bool begun = false;

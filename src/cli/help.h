@@ -1,4 +1,4 @@
-/* Help: what --help prints of a command: its usage, its options in groups, examples. */
+/* Help: prints --help of a command: usage, grouped options, examples. */
 #ifndef MO_CLI_HELP_H
 #define MO_CLI_HELP_H
 

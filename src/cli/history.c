@@ -9,16 +9,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A thousand messages take less, unless books are pasted; what a mistyped name holds need not be read whole. */
+/* A thousand messages need less, unless books are pasted. Files beyond this limit are not read. */
 #define BYTES_MAX ((off_t)64 << 20)
 
 struct cli_history {
     char path[PATH_MAX];
-    bool own;    /* in the cache directory, which may have to be made */
-    bool failed; /* and that has been said */
+    bool own;    /* in the cache directory, which may have to be created */
+    bool failed; /* a failure was printed */
 };
 
-/* The cache directory's file. False when there is no such directory. */
+/* The path in the cache directory. False if there is no such directory. */
 static bool own_path(char *path, size_t size)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -54,7 +54,7 @@ void cli_history_close(cli_history *h)
     free(h);
 }
 
-/* A message as one line, with its newline; free() it. */
+/* A message as one line with a newline; free() it. */
 static char *escape(const char *text)
 {
     char *line = malloc(2 * strlen(text) + 2), *to = line;
@@ -85,19 +85,19 @@ static void unescape(char *line)
     *to = '\0';
 }
 
-/* Copies what follows the first `skip` lines of f to a file that then takes the old one's place. */
+/* Copies f without its first `skip` lines to a new file, which replaces the old one. */
 static void shorten(const cli_history *h, FILE *f, long skip)
 {
     char real[PATH_MAX], part[PATH_MAX + 8];
     char *line = NULL;
     size_t space = 0;
-    if (!realpath(h->path, real)) { /* a link stays one */
+    if (!realpath(h->path, real)) { /* keeps a link */
         return;
     }
     snprintf(part, sizeof part, "%s.part", real);
     const int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (!out) { /* another chat does it, or it cannot be done */
+    if (!out) { /* another chat is doing it, or it is not possible */
         if (fd >= 0) {
             close(fd);
         }
@@ -115,11 +115,12 @@ static void shorten(const cli_history *h, FILE *f, long skip)
     free(line);
 }
 
-/* NULL when there is nothing to read; a file that cannot be a history is reported once and not changed. */
+/* NULL: nothing to read. A file that is not a history is reported once and not changed. */
 static FILE *open_history(cli_history *h)
 {
     struct stat st;
-    const int fd = open(h->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe would wait for a writer */
+    /* O_NONBLOCK: opening a pipe would wait for a writer */
+    const int fd = open(h->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         return NULL;
     }
@@ -161,14 +162,14 @@ void cli_history_load(cli_history *h, void (*fn)(void *user, const char *text), 
     fclose(f);
 }
 
-/* The cache directory, as private as XDG asks for. */
+/* Creates the cache directory with the permissions that XDG requires. */
 static void make_directories(const char *path)
 {
     char part[PATH_MAX];
     snprintf(part, sizeof part, "%s", path);
     for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(part, 0700); /* opening the file says what failed */
+        mkdir(part, 0700); /* opening the file reports failures */
         *slash = '/';
     }
 }
@@ -184,7 +185,7 @@ void cli_history_add(cli_history *h, const char *text)
     char *line = escape(text);
     const int fd = line ? open(h->path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600) : -1;
     const size_t length = line ? strlen(line) : 0;
-    /* One call, so that lines of two chats do not mix. */
+    /* One write, so that lines of two chats do not mix. */
     if (fd < 0 || write(fd, line, length) != (ssize_t)length) {
         fprintf(stderr, "moraine chat: cannot write the history to %s: %s\n", h->path, strerror(errno));
         h->failed = true;

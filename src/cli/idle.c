@@ -23,11 +23,11 @@ static void note(const char *command, const char *fmt, ...)
 
 /* ---- Experts that come and go ---- */
 
-/* Where a model that was opened is. */
+/* The placement of an open model. */
 typedef struct standing {
-    const char *no_reads;   /* why nothing is read while it runs; NULL: something is */
-    const char *no_choice;  /* why no expert has to leave for another; NULL: some have to */
-    const char *no_missing; /* why none has to cross to the device; NULL: some have to */
+    const char *no_reads;   /* why nothing is read from disk while it runs; NULL: something is */
+    const char *no_choice;  /* why experts never compete for slots; NULL: they do */
+    const char *no_missing; /* why no expert is copied to a device; NULL: some are */
     bool device, routed;
 } standing;
 
@@ -44,7 +44,7 @@ static standing find_standing(mo_model *model)
         experts += mo_model_layer_experts(model, i);
     }
     standing s = {.device = d.name != NULL, .routed = experts > 0};
-    if (cli_cluster()) { /* this rank does not know what the others read, and from where */
+    if (cli_cluster()) { /* this rank does not know where other ranks keep experts */
         return s;
     }
     const int64_t on_device = d.name ? d.slots : 0;
@@ -83,7 +83,7 @@ static void add_name(char *names, size_t size, const char *entry)
     }
 }
 
-/* Settings of Post-Fetch where there is nothing to send to; with a device it says itself what it has no use for. */
+/* Reports settings of Post-Fetch if nothing can be sent. A device reports settings without effect itself. */
 static void tell_post_fetch(const char *command, const standing *s)
 {
     char names[512] = "";
@@ -129,7 +129,7 @@ static void tell_tiers(const char *command, const cli_loading *l, const standing
 
 /* ---- The hot cache ---- */
 
-/* One whose value is the default has nothing to tell. */
+/* Options with their default value are not reported. */
 static void tell_hot_cache(const char *command, const mo_hot_cache_options *h)
 {
     static const char none[] = "the hot cache is off";
@@ -159,7 +159,7 @@ static void tell_hot_cache(const char *command, const mo_hot_cache_options *h)
 
 /* ---- The environment ---- */
 
-/* Set for exact prompts, it would seem to work. */
+/* It has no effect for exact prompts, but would seem to work. */
 static void tell_threshold(const char *command, const cli_loading *l)
 {
     const char *tokens = getenv("LLAMA_FP4_PREFILL_M");
@@ -205,7 +205,7 @@ void cli_idle_streaming(const char *command, const cli_loading *l)
     }
 }
 
-/* Does the chat format know a difference? */
+/* Does the chat format support reasoning on and off? */
 static bool can_think(const mo_model *model)
 {
     const mo_message message = {.role = "user", .content = "?"};
@@ -263,7 +263,7 @@ void cli_idle_tell_plan(const cli_loading *l, const mo_plan_report *r)
              l->model.speculate == MO_SPECULATE_OFF ? unguessed
              : r->batch == 1
                  ? "with --batch 1 no tokens are guessed"
-                 : "the model's weights or context need its memory; --speculate draft takes it all the same");
+                 : "the model's weights or context need its memory; --speculate draft uses it anyway");
     }
     if (l->model.prompt_precision != r->prompt_precision) {
         note("plan",

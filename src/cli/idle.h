@@ -1,5 +1,4 @@
-/* Idle: options and environment variables that have no effect with the model as it was opened or planned. Each is reported once,
- * on stderr. */
+/* Idle: reports options and variables that have no effect with the open or planned model, once each. */
 #ifndef MO_CLI_IDLE_H
 #define MO_CLI_IDLE_H
 
@@ -9,13 +8,14 @@
 
 void cli_idle_tell(const char *command, const cli_loading *l, mo_model *model);
 
-/* Of `moraine plan`. */
+/* For `moraine plan`. */
 void cli_idle_tell_plan(const cli_loading *l, const mo_plan_report *report);
 
-/* The switch of three tiers, which is only reported. */
+/* Reports the option of three tiers, which has no effect. */
 void cli_idle_streaming(const char *command, const cli_loading *l);
 
-/* Variables of llama.cpp and ggml that nothing here reads, or not with these options. serve: the command takes LLAMA_ARG_ by itself. */
+/* Reports environment variables of llama.cpp and ggml that are not used here, or not with these options.
+   serve: the command reads LLAMA_ARG_ itself. */
 void cli_idle_variables(const char *command, const cli_loading *l, bool serve);
 
 #endif

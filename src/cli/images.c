@@ -25,10 +25,10 @@ void cli_image_options(cli_options *to, cli_loading *l)
          &l->mmproj, 0, 0},
         {"no-mmproj", 0, CLI_FLAG, NULL, "same as --mmproj none", &l->no_mmproj, 0, 0},
         {"image-min-tokens", 0, CLI_INTEGER, "N",
-         "a picture becomes at least N tokens: smaller ones are enlarged (default: as the encoder has it)",
+         "a picture becomes at least N tokens: smaller ones are enlarged (default: the encoder's)",
          &l->model.image_min_tokens, 1, 65536},
         {"image-max-tokens", 0, CLI_INTEGER, "N",
-         "a picture becomes at most N tokens: larger ones are reduced (default: as the encoder has it)",
+         "a picture becomes at most N tokens: larger ones are reduced (default: the encoder's)",
          &l->model.image_max_tokens, 1, 65536},
     };
     CLI_OPTIONS_ADD(to, table);
@@ -36,7 +36,7 @@ void cli_image_options(cli_options *to, cli_loading *l)
 
 /* ---- The encoder's file ---- */
 
-/* A number of a file's metadata; 0: it has none of that name. */
+/* A number in a file's metadata; 0: missing. */
 static int64_t number_of(const mo_file *file, const char *suffix)
 {
     mo_metadata_info info;
@@ -52,7 +52,7 @@ static int64_t number_of(const mo_file *file, const char *suffix)
     return 0;
 }
 
-/* Does the encoder make rows of the model's width? */
+/* Does the encoder produce rows of the model's width? */
 static bool fits(const mo_file *model, const char *path)
 {
     mo_file *file = NULL;
@@ -68,7 +68,7 @@ static bool fits(const mo_file *model, const char *path)
     return good;
 }
 
-/* The best encoder for the model in a folder, into path[size]; "" stays where there is none. False: the folder cannot be read. */
+/* Finds the best encoder in a folder; path[size] is "" if there is none. False: cannot read the folder. */
 static bool find_in(const char *folder, const char *model, const mo_file *file, char *path, size_t size)
 {
     char other[4096 + 256];
@@ -87,7 +87,7 @@ static bool find_in(const char *folder, const char *model, const mo_file *file, 
     return true;
 }
 
-/* The path of the encoder beside a model; *out NULL: there is none. False after saying that it cannot be looked for. */
+/* Finds the encoder next to a model; *out NULL: there is none. False after printing an error. */
 static bool find_beside(const char *command, const char *model, const mo_file *file, const char **out)
 {
     const char *slash = strrchr(model, '/');
@@ -132,7 +132,7 @@ bool cli_images_find_encoder(const char *command, const char *model, cli_encoder
         return true;
     }
     if (mo_file_open(model, &file, NULL) != MO_OK) {
-        return true; /* what is wrong with it is said when it is loaded */
+        return true; /* loading it reports errors */
     }
     const bool looked = find_beside(command, model, file, &found);
     mo_file_close(file);
@@ -153,7 +153,7 @@ bool cli_images_find_encoder(const char *command, const char *model, cli_encoder
 
 /* ---- Pictures ---- */
 
-/* A bar where it takes long. */
+/* A progress bar for slow encoding. */
 typedef struct encoding {
     cli_progress progress;
     double began;
@@ -184,7 +184,6 @@ bool cli_images_check(const char *command, const cli_texts *files)
     return true;
 }
 
-/* Of one file, into *out. */
 static mo_status open_one(mo_model *model, const void *bytes, size_t size, mo_image **out, mo_error *err)
 {
     encoding e = {.began = mo_clock_s()};

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any text that would be fed, less than what a mistyped device gives. */
+/* more than any useful text, less than a mistyped device gives */
 #define TEXT_BYTES_MAX ((size_t)256 << 20)
 
-/* Reads on until the end or one byte past the limit. NULL when memory is out. */
+/* Reads until the end or one byte past the limit. NULL when out of memory. */
 static char *read_stream(FILE *f, size_t *used)
 {
     size_t space = 1 << 16;
@@ -18,7 +18,7 @@ static char *read_stream(FILE *f, size_t *used)
     while (text && *used <= TEXT_BYTES_MAX) {
         const size_t got = fread(text + *used, 1, space - *used - 1, f);
         *used += got;
-        if (got == 0 || feof(f)) { /* a terminal would ask for one more Ctrl-D */
+        if (got == 0 || feof(f)) { /* reading on would need another Ctrl-D on a terminal */
             break;
         }
         if (space - *used < 2) {

@@ -11,8 +11,8 @@
 
 struct cli_input {
     cli_lines *lines;
-    cli_history *history; /* NULL: none is kept */
-    mo_bytes text;        /* of the message */
+    cli_history *history; /* NULL: no history */
+    mo_bytes text;        /* the current message */
 };
 
 static void recall(void *lines, const char *text)
@@ -32,7 +32,7 @@ cli_input *cli_input_open(const char *history, const char *const *words)
         return NULL;
     }
     cli_lines_complete(in->lines, words);
-    if (cli_lines_edited(in->lines)) { /* what comes from a file need not be found again */
+    if (cli_lines_edited(in->lines)) { /* lines from a file are not added */
         in->history = cli_history_open(history);
         cli_history_load(in->history, recall, in->lines);
     }
@@ -55,7 +55,7 @@ static bool ends_with(const char *text, size_t length, const char *end)
     return length >= n && memcmp(text + length - n, end, n) == 0;
 }
 
-/* Adds lines to the message until it is whole. The line read decides whether there is one more. */
+/* Adds lines to the message until it is complete. Each line decides whether another follows. */
 static cli_line read_message(cli_input *in, bool *quoted)
 {
     const char *line;
@@ -63,7 +63,7 @@ static cli_line read_message(cli_input *in, bool *quoted)
     *quoted = false;
     for (int number = 0;; number++) {
         cli_line got = cli_lines_read(in->lines, number ? ". " : "> ", &line);
-        if (got != CLI_LINE) { /* what a file leaves open is a message too */
+        if (got != CLI_LINE) { /* an unfinished message at the end of a file counts too */
             return got == CLI_LINE_END && in->text.length > 0 ? CLI_LINE : got;
         }
         size_t length = strlen(line);
@@ -93,7 +93,7 @@ const char *cli_input_read(cli_input *in, bool *literal)
     do {
         got = read_message(in, &quoted);
     } while (got == CLI_LINE_GIVEN_UP);
-    mo_bytes_add(&in->text, "", 0); /* there is a text now, perhaps an empty one */
+    mo_bytes_add(&in->text, "", 0); /* the text may be empty, but not NULL */
     if (got == CLI_LINE_END || in->text.failed) {
         return NULL;
     }

@@ -12,7 +12,7 @@ typedef struct kept {
 const char *cli_keep(const char *text)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    static kept *all; /* so that they can be found */
+    static kept *all; /* a list, for finding equal texts */
     const size_t bytes = strlen(text) + 1;
     pthread_mutex_lock(&mutex);
     kept *k = all;

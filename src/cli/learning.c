@@ -3,7 +3,7 @@
 #include "cli/messages.h"
 #include "cli/print/exit_code.h"
 
-static bool failed; /* once, in the main thread */
+static bool failed; /* used only by the main thread */
 
 void cli_learning_done(const char *command, mo_model *model)
 {

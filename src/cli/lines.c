@@ -19,12 +19,12 @@
 
 struct cli_lines {
     const char *prompt;
-    EditLine *edit;           /* NULL: stdin is no terminal */
-    History *history;         /* with edit */
-    FILE *plain;              /* stdin without edit */
-    bool brackets;            /* the terminal can tell what is pasted */
-    bool begun;               /* something has been read */
-    const char *const *words; /* that Tab completes; NULL: none */
+    EditLine *edit;           /* NULL: stdin is not a terminal */
+    History *history;         /* used with `edit` */
+    FILE *plain;              /* stdin, used without `edit` */
+    bool brackets;            /* the terminal supports bracketed paste */
+    bool begun;               /* input was read */
+    const char *const *words; /* for Tab completion; NULL: none */
     char *line;
     size_t space;
 };
@@ -38,8 +38,9 @@ static char *prompt_text(EditLine *edit)
 
 /* ---- Signals while a line is read ---- */
 
-/* A handler's byte in the pipe wakes who waits for input, also one who only begins to wait. The writes of the editor are not cut short:
- * what stdio had for a write that fails is lost, the prompt for one. */
+/* A signal handler writes a byte to this pipe to end a wait for input, also one that is only beginning. The
+   editor's own writes are not interrupted: stdio would lose the text of a failed write, for example the
+   prompt. */
 static int wake[2] = {-1, -1};
 static volatile sig_atomic_t caught; /* the last signal while a line was read */
 
@@ -48,11 +49,11 @@ static void on_signal(int number)
     const int before = errno;
     caught = number;
     const ssize_t written = write(wake[1], "", 1);
-    (void)written; /* a full pipe wakes as well */
+    (void)written; /* a full pipe wakes up as well */
     errno = before;
 }
 
-/* What has happened to the terminal since it was looked at. */
+/* Events of the terminal since the last check. */
 static volatile sig_atomic_t stopped, continued, resized;
 
 static void on_change(int number)
@@ -90,7 +91,7 @@ static void forget_signals(void)
     forget_wakes();
 }
 
-/* Bytes of stdin, as read(); EINTR after a signal that ends the line, EAGAIN after one that the editor has to attend to. */
+/* Bytes of stdin, as read(). EINTR: a signal ends the line; EAGAIN: a signal for the editor. */
 static ssize_t read_stdin(void *cookie, char *bytes, size_t most)
 {
     struct pollfd ways[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = wake[0], .events = POLLIN}};
@@ -113,7 +114,7 @@ static ssize_t read_stdin(void *cookie, char *bytes, size_t most)
             return read(STDIN_FILENO, bytes, most);
         }
         if (ready > 0) {
-            forget_wakes(); /* of one that was heard already */
+            forget_wakes(); /* for a signal that was handled */
         }
     }
 }
@@ -126,7 +127,7 @@ static void tell_brackets(const cli_lines *l, bool on)
     }
 }
 
-/* Ctrl-Z: leaves the terminal as a shell wants it, and stops. */
+/* Ctrl-Z: restores the terminal for the shell, and stops. */
 static void stop(const cli_lines *l)
 {
     struct sigaction usual = {.sa_handler = SIG_DFL}, mine;
@@ -139,7 +140,7 @@ static void stop(const cli_lines *l)
     sigaction(SIGTSTP, &mine, NULL);
 }
 
-/* Rows above the cursor that the prompt and the line have in a window of this width. */
+/* The number of rows that prompt and line occupy above the cursor in a window of this width. */
 static int rows_above(const cli_lines *l, int width)
 {
     const LineInfoW *line = el_wline(l->edit);
@@ -151,7 +152,7 @@ static int rows_above(const cli_lines *l, int width)
     return column / width;
 }
 
-/* Terminals break lines anew when their width changes: what was drawn begins this many rows above. */
+/* Terminals wrap lines anew when their width changes: the drawn line begins this many rows above. */
 static void resize(const cli_lines *l)
 {
     const int rows = rows_above(l, cli_terminal_width(stdout));
@@ -179,7 +180,7 @@ static void attend(EditLine *edit)
     if (resized && !continued) {
         resize(l);
     }
-    if (continued) { /* whoever had the terminal meanwhile has left it in a state of their own */
+    if (continued) { /* other programs may have changed the terminal's mode */
         el_resize(edit);
         el_set(edit, EL_PREP_TERM, 0);
         el_set(edit, EL_PREP_TERM, 1);
@@ -189,11 +190,11 @@ static void attend(EditLine *edit)
     continued = resized = 0;
 }
 
-/* For the editor: the next character. Bytes that are none are left out. */
+/* The editor's callback for the next character. Skips invalid bytes. */
 static int next_character(EditLine *edit, wchar_t *out)
 {
     mbstate_t state = {0};
-    bool begun = false; /* some bytes of a character are there */
+    bool begun = false; /* a character is incomplete */
     char byte;
     for (;;) {
         const ssize_t got = read_stdin(NULL, &byte, 1);
@@ -207,7 +208,7 @@ static int next_character(EditLine *edit, wchar_t *out)
         size_t used = mbrtowc(out, &byte, 1, &state);
         if (used == (size_t)-1) {
             state = (mbstate_t){0};
-            used = begun ? mbrtowc(out, &byte, 1, &state) : used; /* it may begin another */
+            used = begun ? mbrtowc(out, &byte, 1, &state) : used; /* it may begin another character */
         }
         if (used <= 1) {
             return 1;
@@ -224,7 +225,7 @@ static int next_character(EditLine *edit, wchar_t *out)
 #define PASTE_BEGIN "\033[200~"
 #define PASTE_END   L"\033[201~"
 
-/* Bound to PASTE_BEGIN: what comes until PASTE_END goes into the line as it is, so that a newline does not end it. */
+/* Bound to PASTE_BEGIN: inserts everything up to PASTE_END, so that a newline does not end the line. */
 static unsigned char on_paste(EditLine *edit, int key)
 {
     static const size_t end = sizeof PASTE_END / sizeof(wchar_t) - 1;
@@ -255,7 +256,7 @@ static unsigned char on_paste(EditLine *edit, int key)
 
 /* ---- Completion ---- */
 
-/* How many of the words begin with this text; *common bytes are the same in all of them, *first is one. */
+/* The number of words with this prefix; the first *common bytes of all are equal; *first is one of them. */
 static int count_matches(const cli_lines *l, const char *text, size_t length, const char **first,
                          size_t *common)
 {
@@ -289,7 +290,6 @@ static void list_matches(const cli_lines *l, const char *text, size_t length)
     fflush(stdout);
 }
 
-/* Bound to Tab. */
 static unsigned char on_tab(EditLine *edit, int key)
 {
     void *user = NULL;
@@ -334,7 +334,7 @@ cli_lines *cli_lines_open(void)
     }
     l->prompt = "";
     if (isatty(STDIN_FILENO)) {
-        /* Only this part of the locale: numbers and messages do not change. */
+        /* Only this category: numbers and messages do not change. */
         if (!setlocale(LC_CTYPE, "C.UTF-8")) {
             setlocale(LC_CTYPE, "");
         }
@@ -403,11 +403,10 @@ void cli_lines_remember(cli_lines *lines, const char *text)
 
 /* ---- Reading ---- */
 
-/* The first three end a line, in an editor alone come the others. */
+/* The first three end a line; the others matter only to the editor. */
 enum { ENDING = 3, SIGNALS = 6 };
 static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGWINCH};
 
-/* One edited line, or NULL. */
 static const char *edit_line(cli_lines *l)
 {
     int count = 0;
@@ -419,7 +418,6 @@ static const char *edit_line(cli_lines *l)
     return l->line;
 }
 
-/* One line of a file or pipe, or NULL. */
 static const char *plain_line(cli_lines *l)
 {
     const ssize_t got = getline(&l->line, &l->space, l->plain);
@@ -429,13 +427,13 @@ static const char *plain_line(cli_lines *l)
     if (strlen(l->line) < (size_t)got) {
         fprintf(stderr, "moraine chat: a line contains a NUL byte; the message ends there\n");
     }
-    if (!l->begun && strncmp(l->line, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark is no text */
+    if (!l->begun && strncmp(l->line, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark is not text */
         memmove(l->line, l->line + 3, (size_t)got - 2);
     }
     return l->line;
 }
 
-/* Drops one line end: \n or \r\n. */
+/* Removes a line end: \n or \r\n. */
 static void cut_end(char *line)
 {
     size_t length = strlen(line);
@@ -460,10 +458,10 @@ cli_line cli_lines_read(cli_lines *l, const char *prompt, const char **line)
             sigaction(signals[i], i < ENDING ? &ends : &changes, NULL);
         }
     }
-    if (!l->plain) { /* a Ctrl-C between two lines had nothing to end */
+    if (!l->plain) { /* a Ctrl-C between two lines ends nothing */
         cli_interrupt_forget();
     }
-    const bool ending = cli_interrupted(); /* by a signal that came before these handlers */
+    const bool ending = cli_interrupted(); /* a signal before these handlers were installed */
     *line = ending ? NULL : l->plain ? plain_line(l) : edit_line(l);
     for (int i = 0; i < count; i++) {
         sigaction(signals[i], &before[i], NULL);

@@ -154,11 +154,11 @@ void cli_learning_options(cli_options *to, cli_loading *l)
 /* ---- Words ---- */
 
 typedef struct word {
-    const char *text; /* NULL: the end of a list */
+    const char *text; /* NULL ends a list */
     int meaning;
 } word;
 
-/* What the word means. False after saying what is wrong. */
+/* Finds the meaning of a word. False after printing the error. */
 static bool find_word(const char *command, const char *option, const char *given, const word *words, int *out)
 {
     for (int i = 0; words[i].text; i++) {
@@ -182,7 +182,7 @@ const char *cli_kv_name(mo_kv_type kv)
     return kv_words[kv].text;
 }
 
-/* Once, however often a command asks. */
+/* Prints the note once. */
 static void note_f16(const char *command)
 {
     static bool said;
@@ -240,7 +240,7 @@ static bool set_words(const char *command, cli_loading *l)
         [POSTFETCH] = {"postfetch", l->postfetch, postfetch},
         [SPECULATE] = {"speculate", l->speculate, speculate},
     };
-    int meant[COUNT] = {0}; /* the defaults */
+    int meant[COUNT] = {0}; /* defaults */
     for (int i = 0; i < COUNT; i++) {
         if (options[i].given &&
             !find_word(command, options[i].option, options[i].given, options[i].words, &meant[i])) {
@@ -262,7 +262,7 @@ static bool set_words(const char *command, cli_loading *l)
 
 /* ---- Devices ---- */
 
-/* One name, of a list or alone: none or auto, or sim or cuda, which may have a number behind them. */
+/* Checks a name, alone or in a list: none or auto; sim or cuda, optionally with a number. */
 static bool check_name(const char *command, const char *text, size_t length, bool alone)
 {
     static const word devices[] = {{"none", 0}, {"sim", 1}, {"cuda", 1}, {"auto", 0}, {NULL, 0}};
@@ -320,7 +320,7 @@ static bool set_device(const char *command, cli_loading *l)
 bool cli_loading_set(const char *command, cli_loading *l)
 {
     mo_model_options *m = &l->model;
-    const char *counting = getenv("LLAMA_MOE_LAYER_PERF"); /* the hot cache's name for it */
+    const char *counting = getenv("LLAMA_MOE_LAYER_PERF"); /* the hot cache's name for this option */
     m->learning.perf_mode = counting && counting[0] ? counting : NULL;
     m->cluster = cli_cluster_rank() == 0 ? cli_cluster() : NULL;
     if (!set_words(command, l) || !cli_cluster_timeout(command, l->rank_timeout)) {
@@ -366,7 +366,7 @@ mo_model *cli_loading_load(const char *command, const char *path, const cli_load
         *code = status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
         return NULL;
     }
-    *code = CLI_FAILED; /* until the command has done its work */
+    *code = CLI_FAILED; /* until the command succeeds */
     cli_idle_tell(command, l, model);
     return model;
 }

@@ -1,4 +1,4 @@
-/* The program: finds the subcommand and leaves the rest to it. Uses moraine.h alone. */
+/* The program: finds the subcommand and runs it. Uses only moraine.h. */
 #include <moraine_server.h>
 
 #include <errno.h>
@@ -105,7 +105,6 @@ static void on_log(void *user, mo_log_level level, const char *subsystem, const 
     fprintf(stderr, "moraine: %s: %s: %s\n", level_names[level], subsystem, said);
 }
 
-/* Commands as other programs call them. */
 static const char *usual_command(const char *typed)
 {
     static const char *const names[][2] = {
@@ -138,7 +137,7 @@ static const char *usual_command(const char *typed)
     return NULL;
 }
 
-/* What somebody who types it wants to know, where no command does that. */
+/* What to use instead, if there is no such command. */
 static const char *instead_of(const char *typed)
 {
     static const char files[] =
@@ -216,14 +215,14 @@ static int run(int argc, char **argv)
     return run_command(argc - 1, argv + 1);
 }
 
-/* A file that is opened must not become what was closed when the program began: messages would end up in it. Writing to
- * closed standard output fails as before. */
+/* If a standard stream was closed at start, a newly opened file would get its number, and messages would be
+   written to the file. Writing to closed standard output still fails. */
 static void occupy_standard_files(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
             const int got = open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
-            (void)got; /* the lowest number that is free: fd */
+            (void)got; /* the lowest free number is fd */
         }
     }
 }

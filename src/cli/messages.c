@@ -7,7 +7,7 @@
 
 enum { MESSAGE_BYTES = 2048 };
 
-/* Every setting that a message of the library names; tools/messages.sh compares. */
+/* Every setting that the library's messages name; tools/messages.sh compares. */
 static const struct {
     const char *setting, *option;
 } names[] = {
@@ -97,7 +97,7 @@ static const struct {
     {"`warm_file`", "--warm-file"},
 };
 
-/* The option for the setting that a text begins with, or NULL. */
+/* The option for the setting at the beginning of a text, or NULL. */
 static const char *option_at(const char *text, size_t *length)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -14,7 +14,7 @@
 #include "cli/pulling.h"
 #include "moraine_server.h"
 
-/* What is neither a file nor a pulled model, nor a name that a hub could know. */
+/* For a name that is neither a file nor a pulled model nor a possible name on a hub. */
 static void say_unknown(const char *command, const char *given, const mo_error *err)
 {
     const char *hint = strstr(err->detail, "did you mean");
@@ -25,7 +25,7 @@ static void say_unknown(const char *command, const char *given, const mo_error *
             hint ? hint : "", "");
 }
 
-/* A shape's header, in memory. MO_ENOENT: there is no such shape. */
+/* Opens a shape's header in memory. MO_ENOENT: no such shape. */
 static mo_status open_shape(const char *given, cli_model_header *out, mo_error *err)
 {
     const char *name;

@@ -13,7 +13,7 @@
 #include "cli/help.h"
 #include "cli/print/wrapping.h"
 
-#define HELP_VALUE 256 /* getopt_long's number for --help; table entries follow it */
+#define HELP_VALUE 256 /* getopt_long()'s number for --help; options of the table follow */
 
 /* ---- Tables ---- */
 
@@ -127,7 +127,7 @@ static int store_real(const cli_usage *u, const cli_option *o, const char *text)
     return -1;
 }
 
-/* A number of bytes that nobody means: the unit was forgotten. */
+/* Is the number so small that the unit was probably forgotten? */
 static bool lacks_unit(const char *text, uint64_t bytes)
 {
     return bytes > 0 && bytes < 1 << 20 && strspn(text, "0123456789.") == strlen(text);
@@ -224,7 +224,7 @@ static int store_text(const cli_usage *u, const cli_option *o, const char *text)
     return -1;
 }
 
-/* -1, or the exit code. */
+/* Stores the value. -1, or the exit code. */
 static int store(const cli_usage *u, const cli_option *o, const char *text)
 {
     switch (o->kind) {
@@ -256,7 +256,7 @@ static int complain(const cli_usage *u, const char *what, const char *which)
     return CLI_USAGE;
 }
 
-/* "--x" that several options begin with: says so and returns true. */
+/* If "--x" is a prefix of several options: prints that and returns true. */
 static bool complain_ambiguous(const cli_usage *u, const char *typed)
 {
     const size_t length = strcspn(typed + 2, "=");
@@ -285,7 +285,7 @@ static bool complain_ambiguous(const cli_usage *u, const char *typed)
     return true;
 }
 
-/* "--wrod=x" that is none of the options: says so, with the one that was probably meant. */
+/* Reports an unknown option "--wrod=x" with the most similar one. */
 static int complain_unknown(const cli_usage *u, const char *typed)
 {
     mo_nearest nearest = {.word = typed + 2, .length = strcspn(typed + 2, "=")};
@@ -301,14 +301,14 @@ static int complain_unknown(const cli_usage *u, const char *typed)
     return CLI_USAGE;
 }
 
-/* As many programs have it: "-m FILE", "--model=FILE". */
+/* Is it another program's way to name the model: "-m FILE", "--model=FILE"? */
 static bool names_model(const char *option)
 {
     return strcmp(option, "-m") == 0 || strcmp(option, "--model") == 0 ||
            strncmp(option, "--model=", strlen("--model=")) == 0;
 }
 
-/* What getopt_long() could not take; argv[optind - 1] is the last word it looked at. */
+/* Reports a word that getopt_long() rejected: argv[optind - 1]. */
 static int complain_option(const cli_usage *u, int code, char **argv)
 {
     char letter[3] = {'-', (char)optopt, 0};
@@ -355,7 +355,7 @@ int cli_options_parse(const cli_usage *u, int argc, char **argv, int *first)
     }
     letters[used] = 0;
     opterr = 0;
-    optind = 0; /* GNU: begin anew */
+    optind = 0; /* restarts GNU getopt */
     for (int code; (code = getopt_long(argc, argv, letters, names, NULL)) != -1;) {
         const cli_option *o = NULL;
         if (code == 'h' || code == HELP_VALUE) {

@@ -1,4 +1,4 @@
-/* Options: one table describes a subcommand's options; parsing and --help both follow it. */
+/* Options: a table describes a subcommand's options for parsing and --help. */
 #ifndef MO_CLI_OPTIONS_H
 #define MO_CLI_OPTIONS_H
 
@@ -15,11 +15,11 @@ typedef enum cli_kind {
     CLI_INTEGER, /* int64_t *out, within min .. max */
     CLI_INT,     /* the same, in an int */
     CLI_REAL,    /* double *out, within min .. max */
-    CLI_ABOVE,   /* the same, but above min */
+    CLI_ABOVE,   /* the same, but greater than min */
     CLI_SIZE,    /* uint64_t *out in bytes, at least min: 6G, 512M, 1.5GiB; powers of 1024 */
-    CLI_SIZES,   /* cli_sizes *out: such sizes, with commas between */
+    CLI_SIZES,   /* cli_sizes *out: sizes separated by commas */
     CLI_PAIRS,   /* const char **out: ID:X pairs, which cli_pairs_next() reads */
-    CLI_TEXTS,   /* cli_texts *out; the option may be given several times */
+    CLI_TEXTS,   /* cli_texts *out; can be given several times */
 } cli_kind;
 
 enum { CLI_TEXTS_MAX = 16, CLI_SIZES_MAX = MO_DEVICES_MAX, CLI_OPTIONS_MAX = 126 };
@@ -38,13 +38,13 @@ typedef struct cli_option {
     const char *name; /* without dashes */
     char letter;      /* short form, or 0 */
     cli_kind kind;
-    const char *value; /* what --help calls the argument, such as "SIZE"; NULL for flags */
+    const char *value; /* name of the value in --help, such as "SIZE"; NULL for flags */
     const char *help;
-    void *out;        /* keeps its value, the default, when the option is not given */
-    int64_t min, max; /* of numbers; both 0: any; a max of INT64_MAX: none */
+    void *out;        /* unchanged if the option is not given */
+    int64_t min, max; /* for numbers; both 0: no limits; max INT64_MAX: no maximum */
 } cli_option;
 
-/* A table made of several. Commands share options by adding the same tables. */
+/* Several tables combined. Commands share options by adding the same tables. */
 typedef struct cli_options {
     cli_option item[CLI_OPTIONS_MAX];
     int count;
@@ -53,7 +53,7 @@ typedef struct cli_options {
 void cli_options_add(cli_options *to, const cli_option *table, size_t count);
 #define CLI_OPTIONS_ADD(to, table) cli_options_add(to, table, sizeof(table) / sizeof *(table))
 
-/* Adds those options of another table, "ram ctx batch", in this order; of two with one name the first. */
+/* Adds options of another table by name, "ram ctx batch", in this order; the first of equal names. */
 void cli_options_pick(cli_options *to, const cli_options *from, const char *names);
 
 typedef struct cli_usage {
@@ -64,25 +64,25 @@ typedef struct cli_usage {
     const cli_option *options;
     int option_count;
     int min_arguments, max_arguments;
-    bool foreign; /* words of llama.cpp are understood (cli/foreign.h) */
-    const char *
-        surplus; /* what an argument too many was probably meant as, such as "a prompt goes behind -p"; may be NULL */
+    bool foreign; /* accepts llama.cpp's options (cli/foreign.h) */
+    /* hint for surplus arguments, such as "a prompt goes behind -p"; may be NULL */
+    const char *surplus;
 } cli_usage;
 
-/* Reads argv (argv[0] is the subcommand's name). Returns -1 to go on, with argv + *first the arguments
- * left over; otherwise the exit code: CLI_OK after printing --help, CLI_USAGE after saying on stderr what
- * is wrong. */
+/* Parses argv (argv[0] is the subcommand's name). Returns -1 to continue; argv + *first are the remaining
+   arguments. Otherwise returns the exit code: CLI_OK after printing --help, CLI_USAGE after printing an error
+   on stderr. */
 int cli_options_parse(const cli_usage *usage, int argc, char **argv, int *first);
 
-/* For /set in a conversation: stores a value as if it had been given to the option; text lives as long as what it is stored in. False after saying
- * what is expected. */
+/* For /set in a conversation: stores a value of an option. text must live as long as the destination. False
+   after printing what is expected. */
 bool cli_option_store(const cli_option *option, const char *text);
 
-/* Takes the next pair of "12:1.5,99:-inf" and moves *text behind it; X is a number or an infinity. False at the end, and
- * where it is none (then **text is not 0). */
+/* Reads the next pair of "12:1.5,99:-inf" and advances *text; X is a number or an infinity. False at the end,
+   or for an invalid pair (then **text is not 0). */
 bool cli_pairs_next(const char **text, int32_t *id, float *value);
 
-/* "6G" to bytes. False when it is no size. */
+/* Converts "6G" to bytes. False if it is not a size. */
 bool cli_size_parse(const char *text, uint64_t *bytes);
 
 #endif

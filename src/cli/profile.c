@@ -15,7 +15,7 @@
 #include "cli/messages.h"
 #include "cli/print/terminal.h"
 
-/* May the file be written: is it absent, or a profile as they are written here? */
+/* May the file be written: is it missing, or a profile in our format? */
 static bool is_ours(const char *path)
 {
     static const char begin[] = "{\"enabled\":";
@@ -59,7 +59,7 @@ static json_int_t number_at(const json_t *pair, size_t index)
     return json_integer_value(json_array_get(pair, index));
 }
 
-/* "12 (8 %), 40 (7 %), ...": the experts with the most picks of this list of pairs. */
+/* "12 (8 %), 40 (7 %), ...": the experts with the most picks in a list of pairs. */
 static void hottest(const json_t *experts, json_int_t picks, char *text, size_t size)
 {
     const size_t count = json_array_size(experts);
@@ -68,7 +68,7 @@ static void hottest(const json_t *experts, json_int_t picks, char *text, size_t 
     text[0] = '\0';
     for (int n = 0; n < HOTTEST && used < size; n++) {
         const json_t *best = NULL;
-        for (size_t i = 0; i < count; i++) { /* the next in the order of picks, then of numbers */
+        for (size_t i = 0; i < count; i++) { /* the next by picks, then by number */
             const json_t *pair = json_array_get(experts, i);
             const json_int_t id = number_at(pair, 0), own = number_at(pair, 1);
             const bool after = own < last_picks || (own == last_picks && id > last_id);

@@ -10,8 +10,7 @@
 
 #include "cli/infile.h"
 
-/* Removes what an editor or another system puts around a text. The last newline of a command-line argument is kept,
- * unless it comes from such a system. */
+/* Removes what editors add to a text. The last newline of a command-line argument is kept unless CR LF. */
 static void clean(char *text, size_t *length, bool typed)
 {
     const bool marked = *length > 0 && (text[*length - 1] == '\r' ||
@@ -28,7 +27,7 @@ static void clean(char *text, size_t *length, bool typed)
     *length = to;
 }
 
-/* Is there input besides -p? A terminal, a socket and /dev/null are not read: they contain none. */
+/* Is there input besides -p? Terminals, sockets and /dev/null are not read. */
 static bool stdin_has_text(void)
 {
     struct stat st;
@@ -47,7 +46,6 @@ static char *read_beside(size_t *length)
     return cli_read_file("run", "-", length);
 }
 
-/* Both with an empty line between; frees them. */
 static char *join(char *first, char *second, size_t *length, size_t second_length)
 {
     char *both = first && second ? malloc(*length + second_length + 3) : NULL;

@@ -52,7 +52,7 @@ static void name_several(const char *command, const char *given, const hub_model
     fprintf(stderr, "\n");
 }
 
-/* given: as it was typed; name: what is to be pulled. */
+/* given: as typed; name: what to pull. */
 static const char *pull(const char *command, const char *given, const char *name, int *code)
 {
     const bool usual = strcmp(given, name) != 0;
@@ -78,7 +78,7 @@ static const char *pull(const char *command, const char *given, const char *name
     return NULL;
 }
 
-/* A model's name as people say it is neither a path nor a repository, and may be a prompt. */
+/* A short model name is neither a path nor a repository; it may be a prompt. */
 static void say_bare(const char *command, const char *given)
 {
     const bool prompt = strpbrk(given, " \n") && strcmp(command, "run") == 0;
@@ -88,7 +88,7 @@ static void say_bare(const char *command, const char *given)
             command, given, prompt ? "; give the prompt with -p" : "");
 }
 
-/* A bare name: of a pulled model, or one that is known. */
+/* Finds a short name: of a pulled model, or a known one. */
 static cli_pulled_found find_bare(const char *command, const char *given)
 {
     hub_models models;

@@ -4,25 +4,26 @@
 
 #include <stdbool.h>
 
-/* The file that a command's MODEL means: what is a file, or cannot be the name of a pulled model, is returned as it is; a name becomes the path of the model's first file,
- * also one as people say it (short_names.h), which may stand for its usual repository. One that is not here is pulled after a question, if stdin is a terminal. NULL, with *code set,
- * after saying what to do. The text is the process's. */
+/* The file of a command's MODEL. A file, or a word that cannot be a pulled model's name, is returned
+   unchanged. A name (also a short one, short_names.h, which may mean a known repository) becomes the path of
+   the model's first file. A missing model is pulled after a question, if stdin is a terminal. NULL, with
+   *code set, after printing the error. The text is never freed. */
 const char *cli_pulled_path(const char *command, const char *given, int *code);
 
-/* What is here under a name. */
+/* The result of a search by name. */
 typedef struct cli_pulled_found {
-    const char *path;   /* a file, or a pulled model's first one; NULL: nothing is here */
-    const char *remote; /* then the name with which a hub may have it; NULL: none */
-    bool refused;       /* it is empty or means several models, which has been said */
+    const char *path;   /* a file, or a pulled model's first one; NULL: not found */
+    const char *remote; /* then its name on a hub; NULL: none */
+    bool refused;       /* empty or ambiguous; the error was printed */
 } cli_pulled_found;
 
 cli_pulled_found cli_pulled_find(const char *command, const char *given);
 
 typedef struct cli_pulled {
-    const char *name, *path; /* the process's */
+    const char *name, *path; /* never freed */
 } cli_pulled;
 
-/* Those that are whole, at most `most`, by name; how many. */
+/* Lists complete models by name, at most `most`. Returns their number. */
 int cli_pulled_all(cli_pulled *list, int most);
 
 #endif

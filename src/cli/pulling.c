@@ -17,7 +17,7 @@
 #include "hub/store.h"
 
 enum { DIRECTORY = 4096 };
-#define LEFT_FREE ((int64_t)2 << 30) /* a disk with less free is nearly full */
+#define LEFT_FREE ((int64_t)2 << 30) /* with less free space the disk is nearly full */
 
 typedef struct show {
     const char *command;
@@ -43,7 +43,7 @@ static bool on_goes_on(void *user)
 {
     (void)user;
     if (cli_interrupted()) {
-        cli_signals_patience(); /* until what has come is written down */
+        cli_signals_patience(); /* until the state is saved */
     }
     return !cli_interrupted();
 }
@@ -78,7 +78,7 @@ static int print_listing(const hub_reference *r, const hub_listing *l)
     return CLI_OK;
 }
 
-/* It fits, and the disk is nearly full then. */
+/* Would the file fit and leave the disk nearly full? */
 static bool fills_disk(const hub_pull_info *info)
 {
     const int64_t left = info->free_bytes - info->need_bytes;
@@ -104,7 +104,7 @@ static void tell_size(const hub_pull_info *info, const char *directory)
     }
 }
 
-/* What a run would be like on this machine, or a described one. */
+/* Prints the plan for this machine, or a described one. */
 static void tell_plan(mo_status status, mo_plan_report *r, mo_error *err)
 {
     const char *where = r->described[0] ? "described machine" : "this machine";
@@ -146,7 +146,7 @@ static int refuse(const char *command, mo_status status, const mo_error *err)
     return CLI_FAILED;
 }
 
-/* -1: go on; otherwise the exit code. What cannot run here at all is said first. */
+/* Checks before a download. -1: continue; otherwise the exit code. First reports that it cannot run here. */
 static int before(const char *command, hub_pull *pull, const cli_pulling *p, const char *directory)
 {
     const mo_model_options usual = mo_model_options_default();
@@ -192,7 +192,7 @@ static int fetch(const char *command, hub_pull *pull, const cli_pulling *p, cons
     mo_error err = {0};
     hub_pull_info info;
     const mo_status chosen = hub_pull_choose(pull, &err);
-    cli_progress_end(&s->progress); /* of a file that was there and had to be checked */
+    cli_progress_end(&s->progress); /* for an existing file that was checked */
     if (chosen != MO_OK) {
         return fail(command, &err);
     }
@@ -221,7 +221,7 @@ static int fetch(const char *command, hub_pull *pull, const cli_pulling *p, cons
     return -1;
 }
 
-/* CLI_OK, or the exit code after saying what is wrong. directory: 4096 bytes; s and directory outlive the pull. */
+/* CLI_OK, or the exit code after printing the error. directory: 4096 bytes; must outlive the pull, as s. */
 static int open_pull(const char *command, const char *name, const cli_pulling *p, char *directory, show *s,
                      hub_reference *reference, hub_pull **out)
 {

@@ -18,17 +18,17 @@
 #include "cli/print/json.h"
 #include "cli/signals.h"
 
-/* Then the text (JSON: the conversation and the tokens) and the state (as mo_snapshot_write() has it). */
+/* Followed by the text (JSON: conversation and tokens) and the state (mo_snapshot_write()). */
 typedef struct header {
     char magic[8];
     uint64_t fingerprint; /* of the model */
     uint64_t kv;
     uint64_t text_bytes, state_bytes;
-    uint64_t check; /* of both */
+    uint64_t check; /* of text and state */
 } header;
 
 static const char session_magic[8] = {'M', 'O', 'S', 'E', 'S', 'S', '0', '2'};
-enum { SESSION_KIND = 6 }; /* bytes of it that all versions have */
+enum { SESSION_KIND = 6 }; /* common bytes of all versions */
 static const char *const kv_names[] = {[MO_KV_I16] = "i16", [MO_KV_F32] = "f32", [MO_KV_Q8_0] = "q8_0"};
 
 struct cli_session_file {
@@ -39,7 +39,7 @@ struct cli_session_file {
     json_t *root;
 };
 
-/* FNV-1a over words of eight bytes: a damaged file is noticed at the rate of memory. */
+/* FNV-1a over eight-byte words: detects damage at memory speed. */
 static uint64_t check_of(uint64_t hash, const void *data, size_t bytes)
 {
     const uint8_t *p = data;
@@ -85,7 +85,7 @@ static bool parse(cli_session_file *f, size_t size)
     return f->root || damaged(f, "is damaged: its text is not JSON; start a new session");
 }
 
-/* Can a new file be made there? */
+/* Can a new file be created there? */
 static bool can_begin(const char *command, const char *path)
 {
     char *copy = strdup(path);
@@ -97,7 +97,7 @@ static bool can_begin(const char *command, const char *path)
     return ok;
 }
 
-/* All of a regular file; NULL after saying what is wrong. */
+/* Reads a whole regular file. NULL after printing the error. */
 static char *read_all(const char *command, const char *path, size_t *size)
 {
     struct stat st;
@@ -229,7 +229,7 @@ bool cli_session_file_restore(const cli_session_file *f, cli_generation *g, cli_
 
 /* ---- Writing ---- */
 
-/* The text; free() it. NULL when memory is out. */
+/* The text; free() it. NULL when out of memory. */
 static char *text_of(const cli_generation *g, const cli_conversation *c, bool raw)
 {
     mo_model_info info;
@@ -248,7 +248,7 @@ static char *text_of(const cli_generation *g, const cli_conversation *c, bool ra
     return text;
 }
 
-/* Why the file must not be replaced: it holds something else. NULL when it may. */
+/* Why the file must not be replaced: it is not a session file. NULL: it may be. */
 static const char *foreign(const char *path)
 {
     struct stat st;
@@ -264,16 +264,16 @@ static const char *foreign(const char *path)
         return strerror(errno);
     }
     const bool session = read(fd, magic, sizeof magic) == (ssize_t)sizeof magic &&
-                         memcmp(magic, session_magic, SESSION_KIND) == 0; /* of any version */
+                         memcmp(magic, session_magic, SESSION_KIND) == 0; /* any version */
     close(fd);
     return session ? NULL : "it exists and is not a session file; name another or remove it";
 }
 
-/* PATH.part- and six letters, as mkstemp() makes them. */
+/* PATH.part- and six letters, created by mkstemp(). */
 static const char mark[] = ".part-";
 enum { LETTERS = 6 };
 
-/* Removes what processes that were killed while they saved have left for this file. Those that live hold a lock on theirs. */
+/* Removes temporary files of killed processes. Running processes hold a lock on theirs. */
 static void sweep_parts(const char *path)
 {
     char folder[PATH_MAX], part[PATH_MAX + 256];
@@ -301,7 +301,7 @@ static void sweep_parts(const char *path)
     }
 }
 
-/* A temporary file for it, locked; its name is written to `part`. -1: errno says why. */
+/* Creates and locks a temporary file; its name is written to `part`. -1: see errno. */
 static int open_part(const char *path, char *part, size_t size)
 {
     for (;;) {
@@ -311,14 +311,14 @@ static int open_part(const char *path, char *part, size_t size)
         if (fd < 0 || flock(fd, LOCK_EX) != 0 || fstat(fd, &st) != 0 || st.st_nlink > 0) {
             return fd;
         }
-        close(fd); /* another process swept before the lock was taken */
+        close(fd); /* another process removed it before it was locked */
     }
 }
 
-/* Writes the parts to a temporary file, which is then renamed. */
+/* Writes the parts to a temporary file and renames it. */
 static bool write_parts(const char *path, const header *h, const char *text, const uint8_t *state)
 {
-    char part[PATH_MAX + 16], *real = realpath(path, NULL); /* a link stays one */
+    char part[PATH_MAX + 16], *real = realpath(path, NULL); /* keeps a link */
     sweep_parts(real ? real : path);
     const int fd = open_part(real ? real : path, part, sizeof part);
     cli_signals_discard(fd >= 0 ? part : NULL);

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Repositories whose files run here, of the families that README.md lists. */
+/* Repositories with files that run here, of the families listed in README.md. */
 static const struct {
     const char *name, *usual;
 } names[] = {
@@ -41,13 +41,13 @@ bool cli_short_name(const char *text)
     return length > 0 && isalnum((unsigned char)text[0]);
 }
 
-/* One character as it is compared. */
+/* A character normalized for comparison. */
 static int plain(char c)
 {
     return c == ':' || c == '_' ? '-' : tolower((unsigned char)c);
 }
 
-/* How many characters of the name the text has at its beginning; all of the text must be there. 0: it does not begin with it. */
+/* The number of characters of the name that match the whole text. 0: the text is not a prefix. */
 static size_t begins(const char *text, const char *name)
 {
     size_t i = 0;
@@ -67,7 +67,7 @@ const char *cli_short_name_usual(const char *text)
     return NULL;
 }
 
-/* Is this the end of a repository's name, but for what all of them end with? */
+/* Is this the end of a repository's name, except for common suffixes? */
 static bool ends(const char *rest)
 {
     return !*rest || begins("-gguf", rest) == strlen(rest);

@@ -1,4 +1,4 @@
-/* Short names: models as people call them, "gpt-oss-20b" or "gpt-oss:20b", and which pulled model or repository is meant. */
+/* Short names: "gpt-oss-20b" or "gpt-oss:20b", and the pulled model or repository that they mean. */
 #ifndef MO_CLI_SHORT_NAMES_H
 #define MO_CLI_SHORT_NAMES_H
 
@@ -6,13 +6,13 @@
 
 #include "hub/store.h"
 
-/* Could this word, which is no file, be such a name? */
+/* Could this word, which is not a file, be a short name? */
 bool cli_short_name(const char *text);
 
-/* "owner/repo" or "owner/repo:quant" that most people mean by it; NULL: nobody knows. A constant. */
+/* The usual "owner/repo" or "owner/repo:quant" for a short name. NULL: unknown. A constant. */
 const char *cli_short_name_usual(const char *text);
 
-/* Does it mean this model? 2: its repository has this name; 1: the repository's name begins with it; 0: no. */
+/* Does the name mean this model? 2: equals the name of its repository; 1: is a prefix of it; 0: no. */
 int cli_short_name_means(const char *text, const hub_model *model);
 
 #endif

@@ -9,26 +9,25 @@
 
 #include "cli/print/terminal.h"
 
-/* Within half a second of a signal the program has ended: so long it may do so by itself. The rest is the kernel's,
- * which takes back gigabytes. */
+/* The program must end half a second after a signal. The kernel needs the rest of it to free gigabytes. */
 #define DEADLINE_NS 250000000
 
-/* So long an answer may take to end before another Ctrl-C ends the conversation. */
+/* If an answer takes longer to end, another Ctrl-C ends the conversation. */
 enum { UNHEARD_S = 2 };
 
 static pthread_t main_thread;
 static timer_t deadline;
 static bool has_deadline;
 static bool stays;
-static bool terminal;                /* on stderr */
-static volatile sig_atomic_t caught; /* the signal's number, or 0 */
+static bool terminal;                /* stderr is one */
+static volatile sig_atomic_t caught; /* number of the signal, or 0 */
 static struct timespec caught_at;
-static volatile sig_atomic_t asked;     /* it is to end the program, so that the next one does at once */
-static volatile sig_atomic_t answering; /* by a command that stays */
+static volatile sig_atomic_t asked;     /* it ends the program; the next one does so at once */
+static volatile sig_atomic_t answering; /* the command stays after Ctrl-C */
 static volatile sig_atomic_t patient;
-/* Written by the main thread alone, where the handler runs too. */
+/* Written only by the main thread, which also runs the handler. */
 static mo_session *volatile feeding;
-static mo_generation *volatile stepping; /* the one that is stepped; NULL: none */
+static mo_generation *volatile stepping; /* the generation being stepped; NULL: none */
 
 static const char *volatile discarded;
 
@@ -39,10 +38,10 @@ static void set_deadline(long ns)
     }
 }
 
-/* For handlers: nothing but what they may call. */
+/* For signal handlers: only async-signal-safe calls. */
 static _Noreturn void end_now(int number)
 {
-    if (terminal) { /* a progress bar may stand there */
+    if (terminal) { /* a progress bar may be visible */
         const ssize_t written = write(STDERR_FILENO, "\r\033[K", 4);
         (void)written;
     }
@@ -60,7 +59,7 @@ static void on_deadline(int number)
     }
 }
 
-/* Has the answer not ended long after it was asked to? Its output may have no reader. */
+/* Has the answer not ended for a long time after the request? Its output may have no reader. */
 static bool unheard(void)
 {
     struct timespec now;
@@ -68,14 +67,14 @@ static bool unheard(void)
     return caught && now.tv_sec - caught_at.tv_sec > UNHEARD_S;
 }
 
-/* Threads of the library or of a driver may get the signal; the session belongs to the main thread. */
+/* Threads of the library or a driver may get the signal; only the main thread may use the session. */
 static void on_signal(int number)
 {
     if (!pthread_equal(pthread_self(), main_thread)) {
         pthread_kill(main_thread, number);
         return;
     }
-    const bool answer_only = answering && number == SIGINT; /* impatient fingers end no conversation */
+    const bool answer_only = answering && number == SIGINT; /* repeated Ctrl-C does not end a conversation */
     if (answer_only ? unheard() : asked) {
         end_now(number);
     }
@@ -103,7 +102,7 @@ static void on_continue(int number)
     cli_terminal_continue();
 }
 
-/* One that is ignored stays so: the parent process wants it to outlive that signal. */
+/* An ignored signal stays ignored, because the parent process wants it so. */
 static void catch_one(int number, void (*handler)(int))
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
@@ -118,8 +117,7 @@ void cli_signals_catch(bool staying)
     main_thread = pthread_self();
     terminal = cli_terminal_is(stderr);
     stays = staying;
-    signal(SIGPIPE,
-           SIG_IGN); /* a reader that has gone, or a limit of file sizes: the failed write is noticed */
+    signal(SIGPIPE, SIG_IGN); /* closed pipes and file size limits are reported by the failed write */
     signal(SIGXFSZ, SIG_IGN);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_deadline, .sa_flags = SA_RESTART}, NULL);
     has_deadline = timer_create(CLOCK_MONOTONIC, &event, &deadline) == 0;
@@ -143,8 +141,7 @@ void cli_interrupt_forget(void)
 {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all,
-                    &before); /* another signal that comes just now is not forgotten with it */
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* keeps another signal that arrives now */
     if (caught == SIGINT) {
         caught = 0;
         asked = 0;
@@ -212,7 +209,7 @@ mo_status cli_feed(const mo_feed *feed, mo_error *err)
     feeding = feed->session;
     const mo_status status = caught ? refuse(err) : mo_session_feed(feed, 1, err);
     feeding = NULL;
-    mo_session_clear_cancel(feed->session); /* a conversation goes on after Ctrl-C */
+    mo_session_clear_cancel(feed->session); /* a conversation continues after Ctrl-C */
     return status;
 }
 

@@ -12,7 +12,7 @@
 void cli_version_print(void)
 {
     printf("moraine %s\n", mo_version());
-    printf("instruction sets  "); /* of those that are built in, what this machine can run */
+    printf("instruction sets  "); /* the built-in instruction sets that this machine supports */
     for (int i = 0; mo_isa_name(i); i++) {
         printf("%s%s", i ? " " : "", mo_isa_name(i));
     }

@@ -1,8 +1,8 @@
-/* Version: what this program is, and what was built into it. */
+/* Version: the program's version and build options. */
 #ifndef MO_CLI_VERSION_H
 #define MO_CLI_VERSION_H
 
-/* On stdout. */
+/* Prints on stdout. */
 void cli_version_print(void);
 
 #endif

@@ -1,8 +1,8 @@
-/* Welcome: what to do next, for who typed nothing but the program's name. */
+/* Welcome: what to do next, printed when the program is started without arguments. */
 #ifndef MO_CLI_WELCOME_H
 #define MO_CLI_WELCOME_H
 
-/* On stderr. */
+/* Prints on stderr. */
 void cli_welcome_print(void);
 
 #endif

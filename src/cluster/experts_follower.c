@@ -1,4 +1,4 @@
-/* A rank that has experts of a model and nothing else of it. */
+/* A rank that has only experts of a model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +14,16 @@
 typedef struct helper {
     mo_link *link;
     mo_engine *engine;
-    int64_t used; /* most experts of a token, in any layer */
-    int layer;    /* that was asked for last */
+    int64_t used; /* maximum experts of a token in any layer */
+    int layer;    /* of the last request */
     mo_experts_head head;
-    uint32_t drafted[MO_EXPERTS_MAX]; /* by expert, rows of guesses */
+    uint32_t drafted[MO_EXPERTS_MAX]; /* rows of drafts by expert */
     uint8_t *body;
     mo_experts_answer answer;
     mo_wire_result result;
 } helper;
 
-/* ---- Questions --------------------------------------------------------------------------------- */
+/* ---- Requests ---- */
 
 static mo_status check_head(const helper *h, mo_error *err)
 {
@@ -40,7 +40,7 @@ static mo_status check_head(const helper *h, mo_error *err)
     return MO_OK;
 }
 
-/* Rank 0 has sorted them: fills count, first and token_of of w->picks. */
+/* Reads the picks, which rank 0 has sorted: fills count, first and token_of of w->picks. */
 static mo_status take_picks(helper *h, const mo_forward *f, mo_error *err)
 {
     const mo_experts_head *q = &h->head;
@@ -101,7 +101,7 @@ static void take_tokens(const helper *h, const mo_forward *f)
     }
 }
 
-/* The adapters of every token, as if each were a slice of its own. */
+/* Reads each token's adapters, as if each were a slice of its own. */
 static mo_status take_uses(const helper *h, const mo_forward *f, mo_error *err)
 {
     const mo_experts_head *q = &h->head;
@@ -127,9 +127,9 @@ static mo_status take_uses(const helper *h, const mo_forward *f, mo_error *err)
     return MO_OK;
 }
 
-/* ---- Answers ----------------------------------------------------------------------------------- */
+/* ---- Replies ---- */
 
-/* Rows of w->down, or why there are none. MO_EFORMAT in err: the question makes no sense. */
+/* Computes rows of w->down, or the error to reply. MO_EFORMAT in err: the request is invalid. */
 static mo_status compute(helper *h, mo_error *err)
 {
     mo_engine *e = h->engine;
@@ -156,7 +156,7 @@ static mo_status compute(helper *h, mo_error *err)
         return status;
     }
     take_tokens(h, &f);
-    if (e->tiers && e->tiers->store && h->head.layer <= h->layer) { /* a step begins */
+    if (e->tiers && e->tiers->store && h->head.layer <= h->layer) { /* a new step begins */
         mo_store_pass(e->tiers->store, slice.prompt ? MO_STORE_PROMPT : MO_STORE_GENERATION);
     }
     h->layer = h->head.layer;
@@ -197,7 +197,7 @@ static mo_status answer(helper *h, mo_error *err)
     return status == MO_OK ? mo_link_flush(h->link, err) : status;
 }
 
-/* ---- What may be asked next -------------------------------------------------------------------- */
+/* ---- Prefetching ---- */
 
 static mo_status look_ahead(helper *h, mo_error *err)
 {
@@ -228,7 +228,7 @@ static mo_status look_ahead(helper *h, mo_error *err)
     return status;
 }
 
-/* What came of it: this rank has no reports of its own. */
+/* Logs the results of prefetching, because this rank has no reports of its own. */
 static void tell_guesses(const helper *h)
 {
     const mo_tiers *tiers = h->engine ? h->engine->tiers : NULL;
@@ -240,7 +240,7 @@ static void tell_guesses(const helper *h)
     }
 }
 
-/* ---- All of them ------------------------------------------------------------------------------- */
+/* ---- Serving ---- */
 
 static mo_status serve(helper *h, bool *closed, mo_error *err)
 {

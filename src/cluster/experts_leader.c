@@ -9,40 +9,40 @@
 #include "engine/adapter.h"
 #include "engine/forward.h"
 
-/* More than this is not on its way at once: a thread sees to it while the others compute. MPI hands smaller messages over by itself. */
+/* Larger bodies are sent by a thread while the others compute. MPI sends smaller messages without help. */
 enum { AT_ONCE = 4 << 10 };
 
-/* What a rank is asked, until it has answered. */
+/* A request to a rank until its reply. */
 typedef struct question {
     mo_experts_head head;
     uint8_t *body;
-    int first, end;        /* its experts */
-    int64_t from_row;      /* among all rows */
-    bool listens;          /* as its last answer said */
-    mo_experts_head ahead; /* the last prediction of layers that it was sent, */
+    int first, end;        /* its range of experts */
+    int64_t from_row;      /* index of its first row among all rows */
+    bool listens;          /* from its last reply */
+    mo_experts_head ahead; /* the last prediction sent to it, */
     mo_experts_pick prefetched[MO_EXPERTS_MAX];
 } question;
 
 struct mo_experts_leader {
     mo_worker worker;
-    bool added; /* to the engine's */
+    bool added; /* registered with the engine */
     mo_link *link;
     mo_engine *engine;
     int ranks;
-    question *questions; /* [ranks]; that of rank 0 is not used */
+    question *questions; /* [ranks]; rank 0's is unused */
     bool *codes;         /* [layers] */
-    int32_t *place;      /* [batch] where a token's activations are in a body; -1: not there */
-    bool adapted;        /* experts of the layer at hand, for some of its tokens */
+    int32_t *place;      /* [batch] index of a token's activations in a body; -1: not in it */
+    bool adapted;        /* some tokens have adapters that change experts of this layer */
     mo_wire_result result;
     mo_traffic traffic;
     /* For the current step: */
     mo_traffic_step step;
-    int layer;       /* that was asked for last; -1: no step is */
-    int last_layer;  /* with routed experts */
-    int64_t sent_ns; /* when its questions began to leave */
+    int layer;       /* of the last request; -1: none in this step */
+    int last_layer;  /* the last layer with routed experts */
+    int64_t sent_ns; /* when sending its requests began */
 };
 
-/* ---- What is counted --------------------------------------------------------------------------- */
+/* ---- Statistics ---- */
 
 static void end_step(mo_experts_leader *l)
 {
@@ -53,10 +53,11 @@ static void end_step(mo_experts_leader *l)
     l->layer = -1;
 }
 
-/* Steps in which every sequence has one token, and another rank is asked: those of prompts, which hide what messages take, would hide these. */
+/* Only steps in which every sequence has one token and another rank is asked are counted: steps of prompts
+   hide the time of messages. */
 static void begin_layer(mo_experts_leader *l, const mo_forward *f)
 {
-    if (f->index <= l->layer) { /* no rank was asked for the last layers of the previous step */
+    if (f->index <= l->layer) { /* the previous step ended in layers without requests */
         end_step(l);
     }
     l->layer = f->index;
@@ -64,8 +65,9 @@ static void begin_layer(mo_experts_leader *l, const mo_forward *f)
     l->sent_ns = mo_clock_ns();
 }
 
-/* Rank 0 was done with its own experts at `from`, and had all answers at `to`. How much of that did a rank compute, whose answer was there at
- * `came`? What its messages took is the rest of the time since the question: half of it before, and half behind. */
+/* Rank 0 finished its own experts at `from` and had all replies at `to`. Returns how much of that time a rank
+   computed whose reply came at `came`. The rest of the time since the request was messages: half before
+   computing, half after. */
 static int64_t computed_meanwhile(const mo_experts_leader *l, int64_t work_ns, int64_t came, int64_t from)
 {
     const int64_t messages = came - l->sent_ns - work_ns;
@@ -89,9 +91,9 @@ void mo_experts_traffic(mo_experts_leader *l, mo_traffic_report *out)
     mo_traffic_read(&l->traffic, out);
 }
 
-/* ---- Questions --------------------------------------------------------------------------------- */
+/* ---- Requests ---- */
 
-/* Writes a token's activations; what follows them. */
+/* Writes a token's activations. Returns the position after them. */
 static uint8_t *put_token(uint8_t *at, const mo_acts *in, int64_t token, bool codes)
 {
     if (!codes) {
@@ -104,7 +106,7 @@ static uint8_t *put_token(uint8_t *at, const mo_acts *in, int64_t token, bool co
     return at + mo_experts_token_bytes(in->cols, true);
 }
 
-/* Lists the chosen experts of a rank, whose rows are neighbours. */
+/* Lists a rank's chosen experts, whose rows are adjacent. */
 static void put_picks(question *q, const mo_picks *picks, const uint32_t *drafted)
 {
     for (int e = q->first; e < q->end && e < picks->experts; e++) {
@@ -129,7 +131,6 @@ static bool adapts_experts(const mo_forward *f)
     return any;
 }
 
-/* The adapters of a token. */
 static void put_uses(const mo_forward *f, int64_t token, uint8_t *to)
 {
     const mo_adapting *a = &f->w->adapting;
@@ -143,7 +144,7 @@ static void put_uses(const mo_forward *f, int64_t token, uint8_t *to)
     }
 }
 
-/* Every token once, however many of the rank's experts it chose. */
+/* Writes each token once, however many of the rank's experts it chose. */
 static void put_tokens(mo_experts_leader *l, question *q, const mo_forward *f, const mo_picks *picks)
 {
     const int32_t *tokens = picks->token_of + q->from_row;
@@ -173,7 +174,7 @@ static mo_status ask(mo_experts_leader *l, int rank, const mo_expert_work *work,
     q->head = (mo_experts_head){.order = MO_WIRE_ORDER,
                                 .kind = MO_EXPERTS_ASK,
                                 .layer = work->layer,
-                                .codes = l->codes[work->layer] && !l->adapted, /* A x reads floats */
+                                .codes = l->codes[work->layer] && !l->adapted, /* adapters read floats */
                                 .adapted = l->adapted,
                                 .prompt = f->slices[0].prompt};
     put_picks(q, work->picks, mo_forward_drafted(f));
@@ -188,7 +189,7 @@ static mo_status ask(mo_experts_leader *l, int rank, const mo_expert_work *work,
     return status == MO_OK ? mo_link_send(l->link, rank, q->body, body, err) : status;
 }
 
-/* A failure shows when the answers are waited for. */
+/* A failure is reported when the reply is awaited. */
 static void send_rest(void *ctx)
 {
     mo_experts_leader *l = ctx;
@@ -196,7 +197,7 @@ static void send_rest(void *ctx)
     mo_link_flush(l->link, &ignored);
 }
 
-/* What this rank does not have. */
+/* Claims the experts that this rank does not have. */
 static void claim(void *owner, mo_expert_work *work, uint8_t me)
 {
     const mo_experts_leader *l = owner;
@@ -214,7 +215,7 @@ static mo_status begin(void *owner, const mo_expert_work *work, uint8_t me, mo_s
     (void)me;
     l->adapted = adapts_experts(work->forward);
     begin_layer(l, work->forward);
-    mo_status status = mo_link_flush(l->link, err); /* what was asked before has been answered */
+    mo_status status = mo_link_flush(l->link, err); /* wait until the previous request has been sent */
     for (int r = 1; r < l->ranks && status == MO_OK; r++) {
         status = ask(l, r, work, &bytes, err);
     }
@@ -224,7 +225,7 @@ static mo_status begin(void *owner, const mo_expert_work *work, uint8_t me, mo_s
     return status;
 }
 
-/* ---- What may be asked next -------------------------------------------------------------------- */
+/* ---- Prefetching ---- */
 
 static bool reads_ahead(void *owner)
 {
@@ -236,7 +237,7 @@ static bool reads_ahead(void *owner)
     return any;
 }
 
-/* Earlier messages have been sent: `begin` waits for that. A failure shows with the next request. */
+/* `begin` waits until earlier messages have been sent. The next request reports a failure. */
 static void guess(void *owner, int layer, const int32_t *experts, int count)
 {
     mo_experts_leader *l = owner;
@@ -257,10 +258,10 @@ static void guess(void *owner, int layer, const int32_t *experts, int count)
     }
 }
 
-/* ---- Answers ----------------------------------------------------------------------------------- */
+/* ---- Replies ---- */
 
-/* The rows of a rank's experts are neighbours. Lost links are said at once; what a rank could not do is `own`. *work_ns: that it has
- * computed. */
+/* Receives the rows of a rank's experts, which are adjacent. A lost link is returned at once; an error of the
+   rank goes to `own`. *work_ns: its compute time. */
 static mo_status take_answer(mo_experts_leader *l, int rank, const mo_expert_work *work, int64_t *work_ns,
                              mo_error *own, mo_error *err)
 {
@@ -312,7 +313,7 @@ static mo_status end(void *owner, const mo_expert_work *work, uint8_t me, mo_err
     return status;
 }
 
-/* ---- Life -------------------------------------------------------------------------------------- */
+/* ---- Opening and closing ---- */
 
 static bool allocate(mo_experts_leader *l, const int *first)
 {

@@ -10,15 +10,15 @@
 #include "engine/session.h"
 #include "engine/snapshot.h"
 
-/* One of rank 0's sessions or snapshots. */
+/* A session or snapshot of rank 0. */
 typedef struct entry {
     int64_t number;
     mo_session *session;
     mo_snapshot *snapshot;
-    mo_error error; /* why it is not there, or not what it should be */
+    mo_error error; /* why it is missing or invalid */
 } entry;
 
-/* A head and what belongs to it, as it came and as it goes on. */
+/* A head and its data, as received and as sent on. */
 typedef struct work {
     mo_wire_head head;
     mo_wire_order *orders;
@@ -26,14 +26,14 @@ typedef struct work {
     mo_wire_slice slices[MO_WIRE_SLICES];
     mo_wire_use uses[MO_WIRE_SLICES * MO_ADAPTERS_USED];
     int32_t *tokens;      /* [batch] */
-    float *x;             /* [batch][width] as this rank leaves it */
-    mo_row_place *places; /* [batch], of a model that reads pictures; how many there are, */
+    float *x;             /* [batch][width] the stream after this rank's layers */
+    mo_row_place *places; /* [batch], if the model reads pictures; their number, */
     int64_t place_count;
-    float *features; /* and what rows of pictures have behind layers of this rank or later ones */
+    float *features; /* and the features of picture rows for layers of this rank and later ones */
     int64_t row_count;
-    size_t feature_limit; /* values */
+    size_t feature_limit; /* maximum number of values */
     mo_wire_result result;
-    uint64_t begun; /* sends, when all of it was on its way */
+    uint64_t begun; /* number of sends begun when all of it was in flight */
 } work;
 
 typedef struct follower {
@@ -44,16 +44,18 @@ typedef struct follower {
     int count;
     size_t limit;
 
-    work works[2], *w;   /* in turn: what was done is on its way while the next is; the one at hand */
-    int64_t worked_from; /* when the stream of the step at hand was there */
+    work works[2], *w;   /* used alternately: one is sent while the next is computed; the current one */
+    int64_t worked_from; /* when the stream of the current step arrived */
     mo_slice parts[MO_WIRE_SLICES];
-    mo_adapter_list adapters[MO_WIRE_SLICES]; /* of them */
+    mo_adapter_list adapters[MO_WIRE_SLICES]; /* of the parts */
 
-    /* The last step, while it is not known what was accepted of its drafts: */
+    /* The last step, until it is known which of its drafts were accepted: */
     mo_slice drafted[MO_WIRE_SLICES];
     mo_pick picks[MO_WIRE_SLICES];
     int drafted_count,
-        untold; /* slices; the first with drafts of which rank 0 has not spoken: all, if there is none */
+        /* slices; index of the first slice with drafts that rank 0 has not decided yet:
+           drafted_count, if there is none */
+        untold;
 } follower;
 
 static bool passes_alone(uint32_t kind)
@@ -74,7 +76,7 @@ mo_status mo_follower_head(mo_link *link, mo_wire_head *head, mo_error *err)
         return status;
     }
     mo_link_serial(link, head->serial);
-    const mo_wire_result known = {.rank = rank}; /* that the run ends */
+    const mo_wire_result known = {.rank = rank}; /* the run ends */
     const bool passes = passes_alone(head->kind) && head->order_count == 0 && rank + 1 < mo_link_ranks(link);
     if (passes) {
         status = mo_link_send(link, rank + 1, head, sizeof *head, err);
@@ -126,7 +128,7 @@ static int next_drafted(const follower *f, int from)
     return from;
 }
 
-/* The step has failed elsewhere: nothing of its drafts stays. */
+/* The step failed in another rank: discards all drafts. */
 static void abandon_drafts(follower *f)
 {
     if (f->untold < f->drafted_count) {
@@ -135,14 +137,14 @@ static void abandon_drafts(follower *f)
     }
 }
 
-/* How many drafts of the next slice stay; with the last of them the step ends. */
+/* Keeps this many drafts of the next slice. After the last slice the step ends. */
 static void accept_drafts(follower *f, const mo_wire_order *o)
 {
     const int i = f->untold;
     const entry *e = find(f, o->state);
     if (i == f->drafted_count || !e || !e->session || f->drafted[i].state != &e->session->state ||
         o->length < 0 || o->length > f->drafted[i].drafts) {
-        abandon_drafts(f); /* the next step of these sessions says that this rank has other tokens */
+        abandon_drafts(f); /* the next step of these sessions reports that this rank has other tokens */
         return;
     }
     f->picks[i].accepted = o->length;
@@ -152,7 +154,7 @@ static void accept_drafts(follower *f, const mo_wire_order *o)
     }
 }
 
-/* What goes wrong stands in the entry, and fails the steps that need it. */
+/* Applies an order. An error is stored in the entry and fails the steps that use it. */
 static void apply(follower *f, const mo_wire_order *o)
 {
     mo_error err = {0};
@@ -198,7 +200,7 @@ static void apply(follower *f, const mo_wire_order *o)
 
 /* ---- Messages ---------------------------------------------------------------------------------- */
 
-/* Makes the result of a failure. */
+/* Makes a failure the step's result. */
 static void refuse(follower *f, const mo_error *why, bool forget)
 {
     mo_wire_result *r = &f->w->result;
@@ -206,7 +208,6 @@ static void refuse(follower *f, const mo_error *why, bool forget)
     snprintf(r->detail, sizeof r->detail, "%.*s", MO_WIRE_TEXT - 1, why->detail);
 }
 
-/* The orders behind a head. */
 static mo_status take_orders(follower *f, mo_error *err)
 {
     const int count = f->w->head.order_count;
@@ -224,7 +225,7 @@ static mo_status take_orders(follower *f, mo_error *err)
     const mo_status status = count ? mo_link_receive(f->link, f->rank - 1, f->w->orders,
                                                      sizeof *f->w->orders * (size_t)count, false, err)
                                    : MO_OK;
-    bool told = false; /* with the head that follows a step */
+    bool told = false; /* set by the head after a step */
     for (int i = 0; i < count && status == MO_OK; i++) {
         told |= f->w->orders[i].change == MO_WIRE_ACCEPTS;
     }
@@ -252,7 +253,7 @@ static mo_status pass_head(follower *f, mo_error *err)
 
 /* ---- Steps ------------------------------------------------------------------------------------- */
 
-/* The adapters of all slices, in f->adapters. */
+/* Receives the adapters of all slices into f->adapters. */
 static mo_status take_adapters(follower *f, mo_error *err)
 {
     const mo_wire_head *h = &f->w->head;
@@ -277,7 +278,7 @@ static mo_status take_adapters(follower *f, mo_error *err)
     return status;
 }
 
-/* Vectors of a row of a picture that are on their way, and the layer of the first. */
+/* The number of feature vectors of a picture row in the message, and the layer of the first. */
 static int64_t features_sent(const follower *f)
 {
     return f->w->head.number;
@@ -287,7 +288,7 @@ static int64_t first_feature(const follower *f)
     return f->engine->spec->pictures.features - features_sent(f);
 }
 
-/* Do places say what this rank can compute? Counts the rows that have features. */
+/* Can this rank compute these places? Counts the rows with features. */
 static bool check_places(follower *f)
 {
     const mo_picture_rule *rule = &f->engine->spec->pictures;
@@ -307,7 +308,7 @@ static bool check_places(follower *f)
     return good && (f->w->row_count == 0 || first_feature(f) <= first || first >= rule->features);
 }
 
-/* Behind the tokens, of slices whose sequences have pictures. */
+/* Receives the places after the tokens, for slices of sequences with pictures. */
 static mo_status take_places(follower *f, mo_error *err)
 {
     work *w = f->w;
@@ -368,14 +369,14 @@ static mo_status take_lists(follower *f, mo_error *err)
     return status == MO_OK ? take_places(f, err) : status;
 }
 
-/* The slice's state, at the position where its tokens go. */
+/* The state of the slice, at the position of its tokens. */
 static mo_session *session_at(const follower *f, const mo_wire_slice *s, mo_error *err)
 {
     entry *e = find(f, s->state);
     if (e && e->session) {
         mo_session_leave_lost_device(e->session);
     }
-    if (e && e->session && s->position == 0) { /* it begins anew, whatever was wrong with it */
+    if (e && e->session && s->position == 0) { /* it starts again, so earlier errors do not matter */
         e->error = (mo_error){0};
     }
     if (!e || !e->session || e->error.status != MO_OK) {
@@ -402,7 +403,7 @@ static bool is_waited_for(const follower *f)
     return any;
 }
 
-/* What a step with drafts had, until it ends. */
+/* Stores the drafts of a step until it ends. */
 static void keep_drafted(follower *f)
 {
     f->drafted_count = f->w->head.slice_count;
@@ -410,7 +411,7 @@ static void keep_drafted(follower *f)
     f->untold = next_drafted(f, 0);
 }
 
-/* Runs the slices through this rank's layers; the result says what came of it. */
+/* Runs the slices through this rank's layers and sets the result. */
 static void run_step(follower *f)
 {
     mo_error err = {0};
@@ -439,9 +440,9 @@ static void run_step(follower *f)
         place += s->pictures ? s->count : 0;
     }
     if (mo_step(f->engine, f->parts, f->w->head.slice_count, &err) != MO_OK) {
-        refuse(f, &err, err.status == MO_EDEVICE); /* what was on a lost device begins anew */
+        refuse(f, &err, err.status == MO_EDEVICE); /* sessions on a lost device start again */
         for (int i = 0; i < f->w->head.slice_count && !is_waited_for(f); i++) {
-            find(f, f->w->slices[i].state)->error = err; /* what follows is sent */
+            find(f, f->w->slices[i].state)->error = err; /* the result is sent below */
         }
         return;
     }
@@ -453,7 +454,7 @@ static void run_step(follower *f)
     }
 }
 
-/* Copies the rows that rank 0 wants; how many. */
+/* Copies the rows that rank 0 wants. Returns their number. */
 static int64_t gather_rows(const follower *f)
 {
     const int64_t width = f->engine->spec->width;
@@ -469,7 +470,7 @@ static int64_t gather_rows(const follower *f)
     return rows;
 }
 
-/* To the next rank, or from the last to rank 0. */
+/* Sends the step to the next rank, or from the last rank to rank 0. */
 static mo_status send_step(follower *f, mo_error *err)
 {
     float *x = f->w->x;
@@ -565,8 +566,8 @@ static mo_status do_save(follower *f, mo_error *err)
     return status;
 }
 
-/* The bytes of a state that rank 0 loads: `bytes` of them are on their way. What is not wanted is received all the same, so that the
- * next message is what it should be; *own says why. */
+/* Receives the bytes of a state that rank 0 loads: `bytes` follow. Also receives bytes that are not used, so
+   that the next message is the expected one; *own says why. */
 static mo_status take_state(follower *f, const entry *e, size_t bytes, uint8_t **out, mo_error *own,
                             mo_error *err)
 {
@@ -625,7 +626,7 @@ static mo_status do_load(follower *f, mo_error *err)
     return mo_link_send(f->link, 0, &f->w->result, sizeof f->w->result, err);
 }
 
-/* ---- All of them ------------------------------------------------------------------------------- */
+/* ---- Serving ---- */
 
 /* *closed: rank 0 has closed the model. */
 static mo_status serve(follower *f, bool *closed, mo_error *err)

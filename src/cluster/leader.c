@@ -11,14 +11,14 @@
 #include "engine/forward.h"
 #include "engine/logits.h"
 
-/* Orders that have not been sent yet. */
+/* Orders that are not sent yet. */
 typedef struct orders {
     mo_wire_order *list;
     int count;
     size_t limit;
 } orders;
 
-/* What is sent, until it has been. */
+/* A message being sent. */
 typedef struct outgoing {
     mo_wire_head head;
     orders told;
@@ -26,10 +26,10 @@ typedef struct outgoing {
     mo_wire_use uses[MO_WIRE_SLICES * MO_ADAPTERS_USED];
     int32_t *tokens;      /* [batch] */
     float *x;             /* [batch][width] */
-    mo_row_place *places; /* [batch], of a model that reads pictures */
+    mo_row_place *places; /* [batch], if the model reads pictures */
     float *features;      /* [batch][features behind later layers][width] */
     int64_t place_count, row_count;
-    uint64_t begun; /* sends, when all of it was on its way */
+    uint64_t begun; /* number of sends begun when all of it was in flight */
 } outgoing;
 
 struct mo_leader {
@@ -37,27 +37,27 @@ struct mo_leader {
     mo_link *link;
     mo_engine *engine;
     int *first;           /* [ranks + 1] */
-    int features;         /* of a row of a picture, behind layers of other ranks */
-    int64_t *part_bytes;  /* [ranks] of a saved state that is loaded */
-    pthread_mutex_t lock; /* guards what follows */
+    int features;         /* number of features of a picture row for layers of other ranks */
+    int64_t *part_bytes;  /* [ranks] bytes of a saved state being loaded */
+    pthread_mutex_t lock; /* protects the following members */
     orders pending;
     int64_t numbers;
-    bool untold;        /* out of memory: other ranks hold objects that can no longer be named */
-    mo_traffic traffic; /* which has a lock of its own */
+    bool untold;        /* out of memory: other ranks hold objects that cannot be named any more */
+    mo_traffic traffic; /* has its own lock */
 
-    uint8_t groups[MO_LEADER_TOKENS + 1]; /* of steps of several sessions, by their tokens */
+    uint8_t groups[MO_LEADER_TOKENS + 1]; /* for steps of several sessions, by the number of tokens */
 
-    /* Under the engine's lock: */
-    outgoing out[2]; /* in turn: one is made while the other is on its way */
+    /* Protected by the engine's lock: */
+    outgoing out[2]; /* used alternately: one is filled while the other is sent */
     int turn;
-    int unanswered;           /* steps whose results are still to come */
-    int64_t sent_ns, came_ns; /* when the last step began to leave, and when its rows were there */
+    int unanswered;           /* steps whose results have not arrived */
+    int64_t sent_ns, came_ns; /* when sending the last step began, and when its rows arrived */
     mo_wire_result result;
 };
 
 /* ---- Orders ------------------------------------------------------------------------------------ */
 
-/* number, where it is not NULL, gets a new one, which is that of the order's state or snapshot. */
+/* Adds an order. number, if not NULL, gets a new number, that of the order's state or snapshot. */
 static mo_status add_order(mo_leader *l, mo_wire_order order, int64_t *number, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -108,7 +108,7 @@ static mo_status restore(void *owner, int64_t state, int64_t snapshot, int64_t l
 
 /* ---- Heads ------------------------------------------------------------------------------------- */
 
-/* What can be made now. */
+/* The next message to fill. */
 static mo_status next_outgoing(mo_leader *l, outgoing **out, mo_error *err)
 {
     outgoing *o = &l->out[l->turn];
@@ -122,7 +122,7 @@ static void is_on_its_way(mo_leader *l, outgoing *o)
     l->turn = !l->turn;
 }
 
-/* Sends a head to rank 1, with the orders that have not been sent yet. The caller sends what follows. */
+/* Sends a head to rank 1, with all orders not sent yet. The caller sends what follows. */
 static mo_status send_head(mo_leader *l, outgoing *o, mo_wire_kind kind, mo_error *err)
 {
     pthread_mutex_lock(&l->lock);
@@ -145,7 +145,7 @@ static mo_status send_head(mo_leader *l, outgoing *o, mo_wire_kind kind, mo_erro
                : mo_link_send(l->link, 1, o->told.list, sizeof *o->told.list * (size_t)o->told.count, err);
 }
 
-/* The answer of a rank; its failure becomes ours. */
+/* Receives a rank's result; its failure is returned. */
 static mo_status receive_result(mo_leader *l, int from, mo_error *err)
 {
     mo_wire_result *r = &l->result;
@@ -156,8 +156,8 @@ static mo_status receive_result(mo_leader *l, int from, mo_error *err)
     return mo_fail(err, (mo_status)r->status, "rank %d: %.*s", r->rank, MO_WIRE_TEXT, r->detail);
 }
 
-/* Takes results until no more than `most` are to come. Those of pieces that failed say nothing new: what comes after them in their
- * session fails with the same sentence. */
+/* Receives results until at most `most` are outstanding. Failed pieces need no report: the next step of their
+   session fails with the same error. */
 static mo_status take_results(mo_leader *l, int most, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -182,7 +182,7 @@ static void list_adapters(outgoing *o, int slice, const mo_forward *f)
     }
 }
 
-/* Of the slice whose first token is number t of the step. */
+/* For the slice whose first token is number t of the step. */
 static void list_places(const mo_leader *l, outgoing *o, int slice, const mo_forward *f, int64_t t)
 {
     const mo_slice *s = &f->slices[slice];
@@ -259,7 +259,7 @@ static mo_status send_step(mo_leader *l, const mo_forward *f, mo_error *err)
     return status;
 }
 
-/* The rows that came back, from the beginning of their part of the stream to where their tokens are. */
+/* Moves the received rows from the beginning of their part of the stream to the rows of their tokens. */
 static void spread_rows(const mo_forward *f, float *x, int64_t rows)
 {
     const int64_t width = f->spec->width;
@@ -271,7 +271,7 @@ static void spread_rows(const mo_forward *f, float *x, int64_t rows)
     }
 }
 
-/* A step that rank 0 waited for, and nothing else meanwhile. */
+/* Counts a step during which rank 0 only waited for its result. */
 static void count_traffic(mo_leader *l, const mo_forward *f, int64_t rows, int64_t wait_ns)
 {
     const size_t row = sizeof(float) * (size_t)f->spec->width;
@@ -308,7 +308,7 @@ static mo_status begin(void *owner, mo_forward *f, mo_error *err)
     return send_step(owner, f, err);
 }
 
-/* Steps without a waiter were begun before. */
+/* Results of steps without a waiter arrive first. */
 static mo_status end(void *owner, mo_forward *f, float *x, mo_error *err)
 {
     mo_leader *l = owner;
@@ -320,7 +320,7 @@ static mo_status end(void *owner, mo_forward *f, float *x, mo_error *err)
         l->result = (mo_wire_result){0};
         status = receive_result(l, last, err);
         f->forget = l->result.forget != 0;
-        f->stale |= status == MO_EDEVICE; /* another rank's: it has lost that itself */
+        f->stale |= status == MO_EDEVICE; /* another rank's device; that rank knows */
     }
     if (status == MO_OK) {
         status =
@@ -368,7 +368,8 @@ void mo_leader_group(mo_leader *l, const uint8_t *by_tokens)
 
 /* ---- Saved states ------------------------------------------------------------------------------ */
 
-/* Waits for every rank's answer, so that none is left over. bytes, where it is not NULL, gets what each has of `left` bytes. */
+/* Receives the result of every rank, so that none is left over. If bytes is not NULL, reads the bytes of
+   each, `left` in total. */
 static mo_status collect(mo_leader *l, uint8_t *bytes, size_t left, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -439,7 +440,7 @@ static mo_status load(void *owner, const mo_state *state, int64_t length, const 
     return status == MO_OK ? collect(l, NULL, 0, err) : status;
 }
 
-/* ---- Life -------------------------------------------------------------------------------------- */
+/* ---- Opening and closing ---- */
 
 mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_leader **out, mo_error *err)
 {

@@ -1,5 +1,4 @@
-/* Leader: rank 0's side of a model whose layers are divided. What the engine's relay asks for becomes messages to the ranks that
- * follow. */
+/* Leader: rank 0 of a model whose layers are divided: implements mo_remote_layers by messages. */
 #ifndef MO_CLUSTER_LEADER_H
 #define MO_CLUSTER_LEADER_H
 
@@ -8,16 +7,16 @@
 
 typedef struct mo_leader mo_leader;
 
-/* For an engine that has the first layers; first[ranks + 1]: where every rank's begin. Sets the engine's relay. The link stays the
- * caller's, the engine outlives the leader. */
+/* For an engine with the first layers. first[ranks + 1]: the first layer of every rank. Sets the engine's
+   remote layers. The caller keeps the link; the engine outlives the leader. */
 mo_status mo_leader_open(mo_link *link, mo_engine *engine, const int *first, mo_leader **out, mo_error *err);
-/* After all sessions and snapshots: the others close the model too. NULL is allowed. */
+/* Call after all sessions and snapshots are closed. Closes the model in the other ranks. NULL is allowed. */
 void mo_leader_close(mo_leader *leader);
 void mo_leader_traffic(mo_leader *leader, mo_traffic_report *out); /* any thread */
 
 enum { MO_LEADER_TOKENS = 64 };
-/* Into how many groups a step of several sessions goes, by its tokens, [MO_LEADER_TOKENS + 1], the last for all of more. Without it: one. Before
- * the first step. */
+/* Number of groups for a step of several sessions, by its tokens, [MO_LEADER_TOKENS + 1]; the last element is
+   for all larger numbers. Default: one group. Call before the first step. */
 void mo_leader_group(mo_leader *leader, const uint8_t *by_tokens);
 
 #endif

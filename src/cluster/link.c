@@ -18,27 +18,27 @@ enum { SENDS = 16, BEATS_PER_TIMEOUT = 5, LOOKS_PER_BEAT = 4, WHY_BYTES = 256 };
 #define BEAT_MOST_NS ((int64_t)2000000000)
 #define LEARNED_NS   ((int64_t)50000)
 
-/* What ranks tell each other while they live. */
+/* The content of a heartbeat. */
 typedef struct beat {
     uint32_t order;
-    int32_t waits;   /* for that rank, to send or to receive; -1: it works */
-    uint64_t moves;  /* grows while something moves */
-    uint64_t work;   /* grows while the machine computes or reads for it */
+    int32_t waits;   /* the rank whose message it waits for, in either direction; -1: working */
+    uint64_t moves;  /* a counter of progress */
+    uint64_t work;   /* a counter of computing and reading on its machine */
     uint64_t serial; /* of the last head */
     int32_t ended, failed;
     char why[WHY_BYTES];
 } beat;
 _Static_assert(sizeof(beat) == 40 + WHY_BYTES, "the layout of a message");
 
-/* Another rank, as the beats show it. */
+/* Another rank, as known by its heartbeats. */
 typedef struct other {
     mo_net_message in, out;
     beat arriving, leaving, last;
     int64_t heard_ns;
-    int64_t worked_ns; /* its work was seen to grow */
+    int64_t worked_ns; /* when its work counter last changed */
 } other;
 
-/* How long messages are waited for. */
+/* Typical waiting time for messages. */
 typedef struct habit {
     int64_t mean_ns, off_ns;
 } habit;
@@ -49,27 +49,27 @@ struct mo_link {
     void (*on_lost)(void *user, const char *why);
     uint64_t (*work)(void *user);
     void *user;
-    /* For the thread that uses the link: */
+    /* Used by the thread that calls the link: */
     mo_net_message sends[SENDS], receive;
     uint64_t send_number[SENDS], begun;
-    habit usual; /* of receives that had to be waited for */
+    habit usual; /* of receives that had to wait */
 
     atomic_ullong moves, serial;
     _Atomic(const atomic_ullong *) watched;
     atomic_int waits;
-    atomic_bool busy; /* rank 0 waits for something that must come */
+    atomic_bool busy; /* rank 0 waits for a message that must come */
     atomic_bool lost;
-    atomic_bool leaves;   /* who leaves is not missed any more */
-    pthread_mutex_t lock; /* guards what follows, and `stop` for the thread that waits */
+    atomic_bool leaves;   /* leaving ranks are not reported as lost */
+    pthread_mutex_t lock; /* protects the following members, and `stop` for the thread that waits */
     pthread_cond_t stopped;
     bool stop, ended;
     mo_error why; /* written once, before `lost` is set */
 
     bool watching;
     pthread_t thread;
-    other *others; /* [ranks], of that thread alone, as is what follows */
+    other *others; /* [ranks], used only by the link's thread, as the following members */
     uint64_t worked;
-    int64_t cpu_ns, cpu_at_ns; /* when the process' time was looked at */
+    int64_t cpu_ns, cpu_at_ns; /* the last measured CPU time of the process, and when */
     long blocks_read;
     uint64_t still_moves;
     int64_t still_since_ns;
@@ -89,7 +89,7 @@ void mo_link_set_timeout(mo_link *l, int64_t timeout_ns)
 {
     pthread_mutex_lock(&l->lock);
     atomic_store(&l->timeout_ns, timeout_ns);
-    pthread_cond_broadcast(&l->stopped); /* it beats as often as that needs from now on */
+    pthread_cond_broadcast(&l->stopped); /* the thread uses the new interval at once */
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -117,7 +117,7 @@ void mo_link_serial(mo_link *l, uint64_t serial)
     mo_link_moved(l);
 }
 
-/* ---- What is lost ------------------------------------------------------------------------------ */
+/* ---- Losing the link ---- */
 
 static void lose(mo_link *l, const mo_error *why)
 {
@@ -154,7 +154,7 @@ mo_status mo_link_status(mo_link *l, mo_error *err)
 
 /* ---- Messages ---------------------------------------------------------------------------------- */
 
-/* What was waited lately, as a mean and a mean deviation: tokens take as long as those before them. */
+/* Updates mean and mean deviation of the waiting times: a token takes about as long as the previous ones. */
 static void learn_wait(habit *h, int64_t waited_ns)
 {
     const int64_t off = waited_ns > h->mean_ns ? waited_ns - h->mean_ns : h->mean_ns - waited_ns;
@@ -162,7 +162,6 @@ static void learn_wait(habit *h, int64_t waited_ns)
     h->off_ns += (off - h->off_ns) / 4;
 }
 
-/* Is it about the time when a message usually comes? */
 static bool is_due(const habit *h, int64_t waited_ns)
 {
     enum { MARGIN_NS = 50000, AROUND_MOST_NS = 2000000 };
@@ -171,9 +170,9 @@ static bool is_due(const habit *h, int64_t waited_ns)
     return waited_ns > h->mean_ns - around && waited_ns < h->mean_ns + around;
 }
 
-/* Spins a little, since an answer often comes soon, and again when it is due; else it sleeps for longer and longer: at most a
- * sixty-fourth of what was waited is lost so, and little of a token while one may be computed. The kernel would add 50 us to every sleep
- * otherwise. */
+/* Spins at first, because a reply often comes soon, and again when a message is due. Otherwise sleeps,
+   increasingly longer: at most 1/64 of the waiting time is lost, and little of a token's time. The kernel
+   would add 50 us to each sleep. */
 static void pause_a_bit(int64_t began_ns, const habit *usual)
 {
     enum { SPIN_NS = 50000, SHARE = 64, SLEEP_NS = 40000, TOKEN_NS = 300000000, SLEEP_MOST_NS = 200000 };
@@ -193,7 +192,7 @@ static void pause_a_bit(int64_t began_ns, const habit *usual)
     nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
 }
 
-/* Looks at what is being sent; false after a failure. */
+/* Advances the sends in flight. False after a failure. */
 static bool look_at_sends(mo_link *l)
 {
     for (int i = 0; i < SENDS; i++) {
@@ -209,7 +208,7 @@ static bool look_at_sends(mo_link *l)
     return true;
 }
 
-/* Nothing more comes or goes: whose bytes were under way may have them back. */
+/* Abandons all messages, so that callers may free their bytes. */
 static void abandon_all(mo_link *l)
 {
     for (int i = 0; i < SENDS; i++) {
@@ -218,7 +217,7 @@ static void abandon_all(mo_link *l)
     mo_transport_abandon(l->data, &l->receive);
 }
 
-/* Until the message has ended; NULL: until no send before number `end` is under way. */
+/* Waits until the message has ended; NULL: until no send before number `end` is in flight. */
 static mo_status wait_until(mo_link *l, mo_net_message *m, uint64_t end, mo_error *err)
 {
     const int64_t began = mo_clock_ns();
@@ -232,7 +231,7 @@ static mo_status wait_until(mo_link *l, mo_net_message *m, uint64_t end, mo_erro
             lose(l, &m->error);
         } else if (!under_way) {
             const int64_t waited = mo_clock_ns() - began;
-            if (m == &l->receive && waited > LEARNED_NS) { /* what comes behind it is there at once */
+            if (m == &l->receive && waited > LEARNED_NS) { /* messages after it arrive without waiting */
                 learn_wait(&l->usual, waited);
             }
             return MO_OK;
@@ -243,7 +242,7 @@ static mo_status wait_until(mo_link *l, mo_net_message *m, uint64_t end, mo_erro
     return mo_link_status(l, err);
 }
 
-/* The first that is under way to; this rank: none. */
+/* The receiver of the first send in flight; this rank: none. */
 static int sends_to(const mo_link *l)
 {
     for (int i = 0; i < SENDS; i++) {
@@ -254,7 +253,8 @@ static int sends_to(const mo_link *l)
     return l->data->rank;
 }
 
-/* The same. Who waits for what is sent waits for others to get on: what must come, unlike orders, which may be long in coming. */
+/* The same. While this rank waits for its own sends the run counts as busy, because they must make progress;
+   orders to receive may take any time. */
 static mo_status wait_for(mo_link *l, mo_net_message *m, uint64_t end, mo_error *err)
 {
     const bool was = atomic_load(&l->busy);
@@ -353,16 +353,17 @@ mo_status mo_link_discard(mo_link *l, int from, size_t bytes, mo_error *err)
     return status;
 }
 
-/* ---- Beats ------------------------------------------------------------------------------------- */
+/* ---- Heartbeats ---- */
 
-/* Rank 0 and every other hear each other. */
+/* Only rank 0 and each other rank exchange heartbeats. */
 static bool is_heard(const mo_link *l, int rank)
 {
     const int own = l->beats->rank;
     return rank != own && (own == 0 || rank == 0);
 }
 
-/* Has the process had a twentieth of a processor since the last time, or read from a disk? The link's own thread needs far less. */
+/* Has the process used a twentieth of a CPU since the last call (its own thread uses less), or read from a
+   disk? */
 static bool at_work(mo_link *l)
 {
     enum { SHARE = 20 };
@@ -378,7 +379,7 @@ static bool at_work(mo_link *l)
     return works;
 }
 
-/* With the lock held. */
+/* Call with the lock held. */
 static void describe(mo_link *l, beat *b)
 {
     const atomic_ullong *watched = atomic_load(&l->watched);
@@ -395,7 +396,8 @@ static void describe(mo_link *l, beat *b)
     }
 }
 
-/* The last beat says that this rank leaves: it does not stay behind the one before, for which a while is waited. */
+/* Waits a while until the heartbeats in flight are sent, because the last one, which says that this rank
+   leaves, cannot be queued behind them. */
 static void end_beats(mo_link *l)
 {
     enum { WHILE_NS = 200000000, LOOK_NS = 1000000 };
@@ -425,7 +427,6 @@ static void send_beats(mo_link *l)
     }
 }
 
-/* Takes the beats of a rank that have come. */
 static void hear(mo_link *l, int r)
 {
     other *o = &l->others[r];
@@ -434,7 +435,7 @@ static void hear(mo_link *l, int r)
             return;
         }
         if (o->in.state == MO_NET_FAILED) {
-            return; /* it will be missed */
+            return; /* its silence will be noticed */
         }
         if (o->in.state == MO_NET_DONE) {
             o->heard_ns = mo_clock_ns();
@@ -469,7 +470,7 @@ static void judge_beat(mo_link *l, int r)
     }
 }
 
-/* Rank 0 waits and nothing moves: who holds it up? */
+/* Rank 0 waits without progress: writes which rank is the cause. */
 static void name_the_still(mo_link *l, double seconds, mo_error *why)
 {
     const int ranks = l->beats->ranks;
@@ -495,7 +496,7 @@ static void name_the_still(mo_link *l, double seconds, mo_error *why)
             seconds);
 }
 
-/* Is there a rank that does not wait, and whose machine works for it? */
+/* Is there a rank that is not waiting, and whose machine works for it? */
 static bool somebody_works(const mo_link *l, int64_t now)
 {
     for (int r = 1; r < l->beats->ranks; r++) {
@@ -524,7 +525,7 @@ static void judge_stillness(mo_link *l)
     }
 }
 
-/* Time in which no rank could be heard does not count against the others. */
+/* Excludes time in which this rank could not receive heartbeats. */
 static void forgive(mo_link *l, int64_t ns)
 {
     for (int r = 0; r < l->beats->ranks; r++) {
@@ -544,7 +545,7 @@ static void *watch(void *ctx)
         const int64_t wanted_ns = timeout_ns / BEATS_PER_TIMEOUT;
         const int64_t beat_ns = wanted_ns < BEAT_MOST_NS ? wanted_ns : BEAT_MOST_NS;
         const int64_t pause_ns = beat_ns / LOOKS_PER_BEAT;
-        if (timeout_ns != known_ns) { /* the others may not beat so often yet */
+        if (timeout_ns != known_ns) { /* the others may still send at the old interval */
             known_ns = timeout_ns;
             forgive(l, BEAT_MOST_NS);
         }
@@ -559,7 +560,7 @@ static void *watch(void *ctx)
         pthread_mutex_unlock(&l->lock);
         told |= atomic_load(&l->lost);
         const int64_t late_ns = mo_clock_ns() - at;
-        if (late_ns > beat_ns) { /* this process was held up */
+        if (late_ns > beat_ns) { /* this process did not run */
             forgive(l, late_ns);
         }
         if (tell || mo_clock_ns() - beaten_ns >= beat_ns) {
@@ -582,7 +583,7 @@ static void *watch(void *ctx)
     return NULL;
 }
 
-/* ---- Life -------------------------------------------------------------------------------------- */
+/* ---- Opening and closing ---- */
 
 mo_status mo_link_open(const mo_link_options *options, mo_link **out, mo_error *err)
 {

@@ -9,23 +9,26 @@
 enum {
     SMALL_BYTES = 64,
     STREAM_BYTES =
-        8192, /* of a token, more or less: what carries it is copied several times, from memory that is not in the caches */
-    /* Round trips, of which the middle one counts: the more ranks, the fewer, so that all of them take some seconds. */
+        /* about the size of a token's message; large enough that the transport copies it several
+           times, from memory that is not cached */
+    8192,
+    /* Round trips, of which the median counts; fewer with more ranks, so that all of them take some
+       seconds. */
     ROUNDS_LEAST = 15,
     ROUNDS = 45,
     ROUNDS_TOGETHER = 225,
-    WARM_UP = 4, /* rounds before: it is learnt how long is waited */
+    WARM_UP = 4, /* rounds before, in which the link learns waiting times */
     WORK_US = 12000,
-    WORK_BYTES = 1 << 27, /* more than most caches hold */
-    ROW = 4,              /* messages behind each other, as a step's to the next rank, */
-    BACK = 2,             /* and as its answer's */
+    WORK_BYTES = 1 << 27, /* larger than most caches */
+    ROW = 4,              /* consecutive messages, as in a step to the next rank, */
+    BACK = 2,             /* and in its reply */
     LARGE_BYTES = 1 << 20,
-    LARGE_LEAST = 4, /* large messages, and more as long as they take less than PATIENCE_NS together */
+    LARGE_LEAST = 4, /* large messages; more while they take less than PATIENCE_NS in total */
     LARGE_MOST = 64,
     PATIENCE_NS = 100000000,
 };
 
-/* From rank 0: whom to measure with, or to answer. */
+/* From rank 0: the rank to measure with, or to answer. */
 typedef struct meter_order {
     uint32_t order, what; /* MO_WIRE_ORDER */
     int32_t peer, reserved;
@@ -33,9 +36,10 @@ typedef struct meter_order {
 
 enum { MEASURE = 1, ANSWER, DONE };
 
-/* Sent by the measuring rank before each part: the number of rounds, the work of each side before it, the messages per round, and an answer
- * follows the last. With work it is as for a token: the last message in each direction has `bytes` bytes, earlier ones have SMALL_BYTES, and
- * several are answered by BACK. Otherwise all messages have `bytes` bytes, and the answer SMALL_BYTES. rounds 0: the end. */
+/* The measuring rank sends this before each part: number of rounds, work of each side before a round,
+   messages per round; a reply follows the last message. With work, a round is like a token: the last message
+   in each direction has `bytes` bytes, earlier ones SMALL_BYTES, and the reply to several messages has BACK
+   messages. Otherwise all messages have `bytes` bytes and the reply SMALL_BYTES. rounds 0: end. */
 typedef struct meter_part {
     int32_t rounds, messages, bytes, work_us;
 } meter_part;
@@ -49,14 +53,14 @@ static mo_status send_now(mo_link *l, int to, const void *data, size_t bytes, mo
     return status == MO_OK ? mo_link_flush(l, err) : status;
 }
 
-/* Reads memory for a while, as a rank's layers do while the others wait: what carries messages has to come back into the caches after it, and their
- * receivers have slept. */
+/* Reads memory for some time, as a rank's layers do: then the transport's data is no longer cached, and the
+   receivers have slept. */
 static void work(uint8_t *memory, int32_t us)
 {
-    enum { LINE = 64, LINES = 256 }; /* between looks at the clock */
+    enum { LINE = 64, LINES = 256 }; /* lines read between calls of the clock */
     static _Thread_local size_t at;
     const int64_t until = mo_clock_ns() + (int64_t)us * 1000;
-    volatile uint8_t sum = 0; /* what is read is used */
+    volatile uint8_t sum = 0; /* prevents the reads from being optimized away */
     while (us && mo_clock_ns() < until) {
         for (int i = 0; i < LINES; i++) {
             sum = (uint8_t)(sum + memory[at]);
@@ -65,7 +69,7 @@ static void work(uint8_t *memory, int32_t us)
     }
 }
 
-/* Of message `number` of `count`, one way. */
+/* The size of message `number` of `count` in one direction. */
 static size_t message_bytes(const meter_part *p, int number, int count)
 {
     return (size_t)(p->work_us && number + 1 < count ? SMALL_BYTES : p->bytes);
@@ -81,7 +85,7 @@ static size_t answer_bytes(const meter_part *p, int number)
     return p->work_us ? message_bytes(p, number, answers(p)) : SMALL_BYTES;
 }
 
-/* Sends a part's messages and waits for the answer: *ns is what that takes, without the other's work. */
+/* Sends the messages of a part and waits for the reply. *ns: the time without the other rank's work. */
 static mo_status ask(mo_link *l, int peer, uint8_t *buffer, const meter_part *part, int64_t *ns,
                      mo_error *err)
 {
@@ -105,7 +109,7 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The middle of a part's rounds, without those that warm up. */
+/* The median of a part's rounds, without warm-up rounds. */
 static mo_status middle(mo_link *l, int peer, uint8_t *buffer, meter_part part, int64_t *ns, mo_error *err)
 {
     int64_t all[ROUNDS] = {0};
@@ -120,7 +124,7 @@ static mo_status middle(mo_link *l, int peer, uint8_t *buffer, meter_part part, 
     return status;
 }
 
-/* The best of a growing number of large ones: a busy network only ever makes it slower. */
+/* The best of a growing number of large messages, because other traffic only makes them slower. */
 static mo_status large(mo_link *l, int peer, uint8_t *buffer, int64_t round_trip, double *bytes_s,
                        mo_error *err)
 {
@@ -158,7 +162,7 @@ static mo_status measure(mo_link *l, int peer, uint8_t *buffer, mo_meter_wire *o
     if (status == MO_OK) {
         status = send_now(l, peer, &end, sizeof end, err);
     }
-    /* What a step takes there and back is what plans begin with; single messages only say what of it is theirs. */
+    /* Plans use the round trip of a step; single messages only tell which part of it messages take. */
     const double stream_s = out->bytes_s > 0 ? STREAM_BYTES / out->bytes_s : 0;
     const int further = ROW - 1 + BACK - 1;
     out->message_s = row > one ? (double)(row - one) * 1e-9 / further : 0;
@@ -237,7 +241,7 @@ static mo_status lead(mo_link *l, uint8_t *buffer, mo_meter_wire *to, mo_meter_w
     return status;
 }
 
-/* For messages, and behind them what is worked with: written to, so that it is memory. */
+/* Memory for messages and, after it, for the work; written once, so that it is not the zero page. */
 static uint8_t *open_buffer(void)
 {
     uint8_t *buffer = malloc((size_t)LARGE_BYTES + WORK_BYTES);

@@ -1,4 +1,4 @@
-/* Traffic: what passed between the ranks of a model, step by step, and how long rank 0 waited for it. */
+/* Traffic: messages between the ranks of a model, by step, and how long rank 0 waited for them. */
 #ifndef MO_CLUSTER_TRAFFIC_H
 #define MO_CLUSTER_TRAFFIC_H
 
@@ -9,9 +9,9 @@
 enum { MO_TRAFFIC_RECENT = 256 };
 
 typedef struct mo_traffic {
-    pthread_mutex_t lock; /* guards the rest */
+    pthread_mutex_t lock; /* protects the other members */
     mo_traffic_report sum;
-    uint64_t recent_ns[MO_TRAFFIC_RECENT]; /* what messages of the last steps took, in turn */
+    uint64_t recent_ns[MO_TRAFFIC_RECENT]; /* message time of the last steps, a ring buffer */
 } mo_traffic;
 
 /* One step: as in mo_traffic_report. */

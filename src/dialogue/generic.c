@@ -5,7 +5,6 @@
 
 #include "base/bytes.h"
 #include "base/json.h"
-#include "base/status.h"
 #include "dialogue/json.h"
 #include "dialogue/tools.h"
 

@@ -265,11 +265,6 @@ bool mo_reply_in_thought(const mo_reply *r)
     return mo_answer_in_thought(&r->reading);
 }
 
-int mo_reply_calls(const mo_reply *r)
-{
-    return r->reading.calls.count;
-}
-
 mo_status mo_reply_thought_end(mo_reply *r, const int32_t **tokens, size_t *count, mo_error *err)
 {
     MO_OWN_ERROR(err)

@@ -4,7 +4,6 @@
 
 #include "base/bytes.h"
 #include "base/json.h"
-#include "base/status.h"
 #include "dialogue/generic.h"
 #include "dialogue/typescript.h"
 

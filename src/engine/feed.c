@@ -232,7 +232,7 @@ static mo_status begin_feed(mo_session *s, mo_error *err)
         mo_session_end_conversation(s);
     }
     if (common == f->count && common == s->state.length && s->has_logits && !f->logits) {
-        const float *row = mo_session_row(s); /* NULL: they were lost, and are made again */
+        const float *row = mo_session_logits(s); /* NULL: they were lost, and are made again */
         if (row && f->sampler) {
             mo_pick_run(&s->pick, row, s->engine->spec->vocab);
         }

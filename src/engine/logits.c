@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/status.h"
 #include "numeric/merge.h"
 
 /* Tokens that go through the output matrix. Their rows of logits belong to different sessions. If all belong

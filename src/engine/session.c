@@ -210,7 +210,7 @@ uint64_t mo_session_need(const mo_session *session, int64_t count)
                      : 0;
 }
 
-const float *mo_session_row(const mo_session *s)
+const float *mo_session_logits(const mo_session *s)
 {
     const mo_state *state = &s->state;
     mo_error err = {0};
@@ -222,11 +222,6 @@ const float *mo_session_row(const mo_session *s)
         return NULL;
     }
     return s->logits;
-}
-
-const float *mo_session_logits(const mo_session *session)
-{
-    return mo_session_row(session);
 }
 
 int64_t mo_session_length(const mo_session *session)

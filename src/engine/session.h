@@ -61,9 +61,6 @@ int64_t mo_feed_draft_rows(const mo_engine *engine);
  * next. Otherwise it does not, and forgets what it knew. Not while the session is fed. */
 void mo_session_follow(mo_session *s, bool wanted);
 
-/* The logits after the last token, as mo_session_logits() gives them. */
-const float *mo_session_row(const mo_session *s);
-
 /* Another text begins, or none: what this one touched is recorded as one prompt. */
 void mo_session_end_conversation(mo_session *s);
 

@@ -73,7 +73,7 @@ mo_status mo_snapshot_open(const mo_session *session, mo_snapshot **out, mo_erro
     if (status != MO_OK) {
         return status;
     }
-    const float *row = mo_session_row(session);
+    const float *row = mo_session_logits(session);
     mo_snapshot *s = mo_snapshot_new(state->length, engine->spec->vocab, row != NULL);
     if (!s) {
         return mo_fail(err, MO_ENOMEM, "out of memory for a snapshot of %lld tokens",

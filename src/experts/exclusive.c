@@ -1,7 +1,6 @@
 /* With a device: experts in device memory need no slot in RAM, so the capacity is the sum of both. Experts
  * are prefetched for the device, lent during the copy, yielded when they have arrived, and taken back when
  * they leave it. */
-#include "base/status.h"
 #include "experts/state.h"
 
 /* The expert's id; -1: it has no slot, or its reads have not all landed. */

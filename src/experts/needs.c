@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "experts/state.h"
-#include "numeric/block.h"
 
 /* States of a need. */
 enum { NEED_SLOT, NEED_BYTES, NEED_NOTHING };

@@ -147,7 +147,7 @@ static void review(mo_slots *s, int32_t slot)
     }
 }
 
-static int32_t next_victim(mo_slots *s)
+int32_t mo_slots_victim(mo_slots *s)
 {
     tell(s);
     return s->evictable == 0 ? NONE : s->adaptive ? mo_adaptive_victim(s->adaptive) : s->heap[0];
@@ -305,7 +305,7 @@ int32_t mo_slots_acquire(mo_slots *s, int32_t expert_id, int32_t *evicted)
     if (s->vacant_count) {
         slot = s->vacant[--s->vacant_count];
     } else if (s->evictable) {
-        *evicted = next_victim(s);
+        *evicted = mo_slots_victim(s);
         slot = s->slot_of[*evicted];
         vacate(s, slot);
         if (s->policy->forgets) {
@@ -353,11 +353,6 @@ void mo_slots_drop(mo_slots *s, int32_t expert_id)
 void mo_slots_abandon(mo_slots *s, int32_t expert_id)
 {
     vacate(s, slot_held(s, expert_id));
-}
-
-int32_t mo_slots_victim(mo_slots *s)
-{
-    return next_victim(s);
 }
 
 double mo_slots_chance(mo_slots *s, int32_t expert_id)

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "experts/state.h"
-#include "numeric/block.h"
 
 /* ---- Counters ---- */
 

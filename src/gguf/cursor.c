@@ -19,7 +19,6 @@ mo_status mo_cursor_no_memory(mo_cursor *c)
                    c->source->name);
 }
 
-/* Bytes of the file behind the cursor. */
 static uint64_t remaining(const mo_cursor *c)
 {
     return (uint64_t)c->source->bytes - c->at;

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "gguf/model.h"
 
-/* Numbers go in as eight bytes from the lowest, texts with their length before them. */
+/* Numbers are hashed as eight bytes, lowest first; texts are preceded by their length. */
 static uint64_t mix_number(uint64_t hash, uint64_t n)
 {
     uint8_t bytes[8];
@@ -36,7 +36,7 @@ static uint64_t mix_value(uint64_t hash, const mo_value *v)
     }
 }
 
-/* Is it a key that makes the model another one? */
+/* Is the key part of the model's identity? */
 static bool counts(const char *key, const char *arch)
 {
     static const char *const general[] = {"general.architecture", "general.name",    "general.basename",

@@ -77,7 +77,7 @@ void mo_gguf_header_value(const mo_gguf_header *h, const mo_gguf_entry *e, uint6
     case MO_VALUE_U8:
     case MO_VALUE_U16:
     case MO_VALUE_U32:
-    case MO_VALUE_U64: memcpy(&out->as.u, p, bytes); break; /* little endian, the rest is zero */
+    case MO_VALUE_U64: memcpy(&out->as.u, p, bytes); break; /* little endian; the other bytes are zero */
     case MO_VALUE_F32:
         memcpy(&f, p, sizeof f);
         out->as.r = (double)f;

@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "gguf/tensor.h"
 
-/* Where a header's bytes come from. */
+/* The source of a header's bytes. */
 typedef struct mo_gguf_source {
     const char *name; /* for error messages */
     int64_t bytes;    /* size of the whole file */
@@ -18,26 +18,26 @@ struct mo_gguf_entry {
     const char *key;
     mo_value_type type; /* of the value, or of each element */
     bool is_array;
-    uint64_t count;      /* 1 for a value that is no array */
-    size_t at;           /* of the first value in the header's bytes (of a string: its length field) */
-    uint32_t *string_at; /* arrays of strings: where each length field is; else NULL */
-    const char *text;    /* a string that is no array: a terminated copy, owned by the arena */
+    uint64_t count;      /* 1 if the value is not an array */
+    size_t at;           /* offset of the first value in `bytes` (for a string: of its length) */
+    uint32_t *string_at; /* arrays of strings: offset of each string's length; otherwise NULL */
+    const char *text;    /* for a single string: a terminated copy, owned by the arena */
 };
 
 typedef struct mo_gguf_header {
     uint32_t version;
     uint32_t alignment;
-    int64_t data_start; /* of the tensor data, from the beginning of the file */
+    int64_t data_start; /* offset of the tensor data in the file */
     int64_t file_bytes;
 
-    uint8_t *bytes; /* the header as it is in the file; arrays are read from it */
+    uint8_t *bytes; /* the header as in the file; array elements are read from it */
     size_t size;
 
     mo_gguf_entry *entries;
     const mo_gguf_entry **by_key; /* sorted */
     int64_t entry_count;
 
-    mo_gguf_tensor *tensors; /* part is 0; offsets count from the beginning of the file */
+    mo_gguf_tensor *tensors; /* part is 0; offsets are from the beginning of the file */
     int64_t tensor_count;
 
     mo_arena *arena; /* keys, names, texts */
@@ -57,7 +57,7 @@ void mo_gguf_header_value(const mo_gguf_header *header, const mo_gguf_entry *ent
 /* Bytes of one value of a type; 0 for strings. */
 size_t mo_value_type_bytes(mo_value_type type);
 
-/* The value as an integer. False when it is none or does not fit. */
+/* The value as an integer. False if it is not one or does not fit. */
 bool mo_value_integer(const mo_value *value, int64_t *out);
 
 #endif

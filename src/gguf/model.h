@@ -1,4 +1,4 @@
-/* Model: what an opened GGUF model is inside. Private to the module; others use read.h. */
+/* Model: the contents of an opened GGUF model. Private to the module; others use read.h. */
 #ifndef MO_GGUF_MODEL_H
 #define MO_GGUF_MODEL_H
 
@@ -10,10 +10,10 @@ typedef struct mo_gguf_part {
 } mo_gguf_part;
 
 struct mo_gguf {
-    mo_gguf_part *parts; /* at least one; the first holds the model's metadata */
+    mo_gguf_part *parts; /* at least one; the first has the model's metadata */
     int part_count;
 
-    mo_gguf_tensor *tensors; /* of all parts, in order; names belong to the parts' headers */
+    mo_gguf_tensor *tensors; /* of all parts, in order; the headers of the parts own the names */
     const mo_gguf_tensor **by_name;
     int64_t tensor_count;
 };

@@ -1,6 +1,5 @@
-/* Parse: reads one file's header. The file may be hostile: no count is used before it is
- * compared with what remains of the file, and memory grows with the bytes really read, never with a
- * number the file claims. */
+/* Parse: reads the header of one file. The file is untrusted: every count is compared with the rest of the
+   file before it is used, and memory grows with the bytes actually read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,17 +12,17 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF fields are copied as they are");
 
-#define FILE_LIMIT  ((int64_t)1 << 50) /* bytes: sums over many files stay within 63 bits */
-#define COUNT_LIMIT 1000000            /* keys, tensors; old files of one tensor per expert have 100k */
-#define KEY_LIMIT   65535              /* bytes of a key, as the format's description says */
+#define FILE_LIMIT  ((int64_t)1 << 50) /* bytes: sums over many files fit 63 bits */
+#define COUNT_LIMIT 1000000            /* keys, tensors; old files with one tensor per expert have 100k */
+#define KEY_LIMIT   65535              /* maximum bytes of a key in the GGUF specification */
 #define ALIGN_LIMIT (1u << 20)
-#define ARRAY       9 /* the value type that mo_value_type leaves out */
+#define ARRAY       9 /* GGUF's number for arrays, which mo_value_type does not include */
 
-/* Least bytes a key with its value, and a tensor's description, take in the file. */
+/* Minimum bytes of a key with its value, and of a tensor's description. */
 #define ENTRY_BYTES  (8 + 4 + 1)
 #define TENSOR_BYTES (8 + 4 + 4 + 8)
 
-/* ---- Beginning ---- */
+/* ---- Recognizing the file ---- */
 
 static mo_status not_gguf(mo_cursor *c, const uint8_t magic[4])
 {
@@ -46,7 +45,7 @@ static mo_status not_gguf(mo_cursor *c, const uint8_t magic[4])
             return mo_fail(c->err, MO_EFORMAT, "%s is %s", c->source->name, known[i].what);
         }
     }
-    uint8_t next[5]; /* a length of 8 bytes, then JSON */
+    uint8_t next[5]; /* a length of 8 bytes, then JSON: safetensors */
     if (mo_cursor_read(c, next, sizeof next) == MO_OK && memcmp(next, "\0\0\0\0{", sizeof next) == 0) {
         return mo_fail(c->err, MO_EFORMAT,
                        "%s is a safetensors file; pull the model in GGUF format, or convert it with "
@@ -114,7 +113,7 @@ static mo_status unknown_type(mo_cursor *c, uint32_t type)
                    c->source->name, c->where, type);
 }
 
-/* Goes through the strings once to check them, which also bounds the memory for their places. */
+/* Checks all strings once, which also bounds the memory for their offsets. */
 static mo_status read_string_array(mo_cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
 {
     size_t at, length;
@@ -174,7 +173,7 @@ static mo_status read_array(mo_cursor *c, mo_gguf_header *h, mo_gguf_entry *e)
     if (e->count > MO_HEADER_LIMIT / each) {
         return mo_cursor_damaged(c, "claims an array larger than a header may be");
     }
-    s = mo_cursor_need(c, e->count * each); /* for strings, the least they can take */
+    s = mo_cursor_need(c, e->count * each); /* for strings: their minimum size */
     if (s != MO_OK) {
         return s;
     }
@@ -308,7 +307,7 @@ static mo_status unknown_format(mo_cursor *c, const mo_gguf_tensor *t, uint32_t 
                    c->source->name, t->name, type, name);
 }
 
-/* Sizes to values and bytes, refusing what does not fit into 63 bits. */
+/* Computes the number of values and bytes. Refuses sizes that do not fit 63 bits. */
 static mo_status measure(mo_cursor *c, mo_gguf_tensor *t)
 {
     t->values = 1;
@@ -371,7 +370,7 @@ static mo_status read_tensor(mo_cursor *c, mo_gguf_header *h, mo_gguf_tensor *t)
     if (offset > INT64_MAX) {
         return mo_cursor_damaged(c, "is at an invalid offset");
     }
-    t->offset = (int64_t)offset; /* from the beginning of the data, until place_tensors() */
+    t->offset = (int64_t)offset; /* relative to the tensor data until place_tensors() */
     return measure(c, t);
 }
 
@@ -431,8 +430,8 @@ static mo_status check_overlap(mo_cursor *c, const mo_gguf_header *h)
     return s;
 }
 
-/* Turns offsets into places in the file. A tensor past the end of the file is a cut download when an
- * ordinary layout would put it there, and damage otherwise. */
+/* Converts offsets to positions in the file. For a tensor past the end the error is an incomplete download if
+   the layout is otherwise normal, and damage if not. */
 static mo_status place_tensors(mo_cursor *c, mo_gguf_header *h)
 {
     const int64_t mask = (int64_t)h->alignment - 1;
@@ -475,7 +474,7 @@ static mo_status place_tensors(mo_cursor *c, mo_gguf_header *h)
         c->source->name, last->name, mo_size_text((uint64_t)missing, text));
 }
 
-/* ---- The whole ---- */
+/* ---- The whole header ---- */
 
 static mo_status read_count(mo_cursor *c, const char *what, uint64_t least, int64_t *out)
 {
@@ -528,7 +527,7 @@ static mo_status parse(mo_cursor *c, mo_gguf_header *h)
         s = read_entries(c, h, entries);
     }
     if (s == MO_OK) {
-        h->bytes = c->bytes; /* for looking at values; may still move */
+        h->bytes = c->bytes; /* values are read from it; may still move */
         s = find_alignment(c, h);
     }
     if (s == MO_OK) {
@@ -550,8 +549,8 @@ mo_status mo_gguf_header_parse(const mo_gguf_source *source, mo_gguf_header *out
         mo_gguf_header_free(out);
         return s;
     }
-    /* Only the values are read again: what is behind them is freed. */
+    /* Keeps the part with the values and frees the rest. */
     uint8_t *bytes = realloc(out->bytes, out->size);
     out->bytes = bytes ? bytes : out->bytes;
-    return MO_OK; /* cppcheck-suppress memleak ; out has it */
+    return MO_OK; /* cppcheck-suppress memleak ; `out` owns it */
 }

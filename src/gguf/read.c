@@ -65,7 +65,7 @@ static mo_status open_part(mo_gguf_part *part, const char *path, mo_error *err)
     return s;
 }
 
-/* Cuts "-00001-of-00003.gguf" off, if that is how the path ends. */
+/* Removes "-00001-of-00003.gguf" from the path, if it ends so. */
 static mo_status split_prefix(const char *path, int no, int count, char *prefix, size_t size, mo_error *err)
 {
     char tail[64];
@@ -141,7 +141,7 @@ static mo_status open_others(mo_gguf *g, int count, mo_error *err)
     return MO_OK;
 }
 
-/* What the first file says about splitting; *count is 1 for a model that is not split. */
+/* Reads the number of parts from the first file; *count is 1 for a model that is not split. */
 static mo_status read_split(const mo_gguf_part *first, int *count, mo_error *err)
 {
     int64_t no, n;
@@ -197,7 +197,7 @@ static mo_status check_total(const mo_gguf *g, mo_error *err)
     return s;
 }
 
-/* One list of all parts' tensors, and the same by name. */
+/* Makes a list of all parts' tensors, and a list sorted by name. */
 static mo_status gather(mo_gguf *g, mo_error *err)
 {
     for (int p = 0; p < g->part_count; p++) {
@@ -338,7 +338,7 @@ void mo_gguf_close(mo_gguf *g)
     free(g);
 }
 
-/* ---- Asking ---- */
+/* ---- Reading ---- */
 
 int mo_gguf_parts(const mo_gguf *g)
 {

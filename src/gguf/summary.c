@@ -7,14 +7,14 @@
 #include "base/array.h"
 #include "base/status.h"
 
-#define LAYER_LIMIT 65536 /* layers and experts above this are taken for damage */
+#define LAYER_LIMIT 65536 /* higher numbers of layers and experts are treated as damage */
 
 typedef struct layer_experts {
-    int64_t bytes;    /* all experts of the layer */
-    int64_t min, max; /* of one */
+    int64_t bytes;    /* of all experts of the layer */
+    int64_t min, max; /* of one expert */
 } layer_experts;
 
-/* One matrix of one expert in the older layout, where the three of an expert need not be together. */
+/* One matrix of one expert in the older layout, where the three matrices of an expert may be apart. */
 typedef struct lone_matrix {
     int layer, expert;
     int64_t bytes;
@@ -24,18 +24,18 @@ typedef struct sums {
     const mo_gguf *g;
     mo_file_info *out;
     mo_error *err;
-    layer_experts *layers; /* grown to the largest number seen */
+    layer_experts *layers; /* grows to the highest layer in the file */
     int layer_count;
-    lone_matrix *lone; /* grown with what was seen, so that memory is bounded by the file's own size */
+    lone_matrix *lone; /* grows with the tensors read, so the file's size bounds it */
     int64_t lone_count;
     size_t lone_capacity;
     int64_t format_tensors[MO_TYPE_LIMIT], format_values[MO_TYPE_LIMIT], format_bytes[MO_TYPE_LIMIT];
-    int64_t embedding_bytes; /* the whole matrix, which is also the output where that is tied to it */
+    int64_t embedding_bytes; /* the whole matrix; also the output matrix if they are tied */
 } sums;
 
 /* ---- Names ---- */
 
-/* Reads digits at *p, moves behind them; -1 when there are none or too many. */
+/* Reads digits at *p and advances it. -1: none, or too many. */
 static int read_number(const char **p)
 {
     int n = 0, digits = 0;
@@ -59,7 +59,8 @@ static bool ends(const char *text, const char *suffix)
     return n >= m && strcmp(text + n - m, suffix) == 0;
 }
 
-/* What follows "blk.N.": ffn_{gate,up,down,gate_up}_exps.*, ffn_{gate,up,down}.E.weight, or other. */
+/* The role of the name after "blk.N.": ffn_{gate,up,down,gate_up}_exps.*, ffn_{gate,up,down}.E.weight,
+   other. */
 static mo_tensor_role layer_role(const char *name)
 {
     static const char *const merged[] = {"ffn_gate_exps.", "ffn_up_exps.", "ffn_down_exps.",
@@ -86,7 +87,7 @@ mo_tensor_role mo_tensor_role_of(const char *name, int layers, int *layer)
 {
     const char *p = name;
     *layer = -1;
-    if (ends(name, ".input_scale")) { /* written for other engines' activations; no number depends on it */
+    if (ends(name, ".input_scale")) { /* quantization scales for other engines; not used */
         return MO_ROLE_UNUSED;
     }
     if (starts(name, "blk.")) {
@@ -108,8 +109,7 @@ mo_tensor_role mo_tensor_role_of(const char *name, int layers, int *layer)
 
 /* ---- Metadata ---- */
 
-/* A count from the metadata under the architecture's prefix: 0 when absent; the largest where the file
- * gives one per layer. */
+/* A count from the metadata of the architecture. 0: missing; the largest if there is one for each layer. */
 static mo_status count_of(sums *s, const char *suffix, int64_t limit, int64_t *out)
 {
     char key[256];
@@ -148,7 +148,7 @@ static mo_status read_metadata(sums *s)
     int64_t blocks = 0, nextn = 0, experts = 0, used = 0;
     mo_status status = mo_gguf_string_or(s->g, "general.architecture", "", &out->architecture, s->err);
     if (mo_gguf_string_or(s->g, "general.name", "", &out->name, NULL) != MO_OK) {
-        out->name = ""; /* nothing depends on it */
+        out->name = ""; /* not used */
     }
     if (status == MO_OK) {
         status = count_of(s, "block_count", LAYER_LIMIT, &blocks);
@@ -207,7 +207,7 @@ static layer_experts *layer_at(sums *s, int layer)
     return &s->layers[layer];
 }
 
-/* A tensor that holds a slice for each expert of its layer. */
+/* Adds a tensor that contains a slice for each expert of its layer. */
 static mo_status add_experts(sums *s, const mo_gguf_tensor *t, int layer)
 {
     const int64_t in_tensor = t->dims ? t->size[t->dims - 1] : 1;
@@ -302,8 +302,9 @@ static mo_status add_tensor(sums *s, const mo_gguf_tensor *t)
     s->format_bytes[t->format->type] += t->bytes;
     mo_tensor_role role = mo_tensor_role_of(t->name, out->layers, &layer);
     if ((role == MO_ROLE_EXPERTS || role == MO_ROLE_EXPERT) && out->experts == 0) {
-        role =
-            MO_ROLE_OTHER; /* a file of an unknown family may call its experts by other keys: it can be looked at */
+        /* a file of an unknown family may use other keys for its experts; it can still be
+           inspected */
+        role = MO_ROLE_OTHER;
     }
     switch (role) {
     case MO_ROLE_EXPERTS: return add_experts(s, t, layer);
@@ -321,7 +322,7 @@ static mo_status add_tensor(sums *s, const mo_gguf_tensor *t)
     return MO_OK;
 }
 
-/* ---- The whole ---- */
+/* ---- The whole summary ---- */
 
 static void finish_experts(sums *s)
 {

@@ -108,7 +108,8 @@ static mo_status unfit(const mo_gguf *g, const mo_gguf_entry *e, const char *wan
                    mo_value_type_text(e->type), wanted);
 }
 
-/* The value of a key that is no array. *entry is NULL and the status MO_OK when the key is absent. */
+/* The value of a key, which must not be an array. If the key is missing *entry is NULL and the status
+   MO_OK. */
 static mo_status scalar(const mo_gguf *g, const char *key, const char *wanted, const mo_gguf_entry **entry,
                         mo_value *value, mo_error *err)
 {
@@ -205,7 +206,7 @@ mo_status mo_gguf_string(const mo_gguf *g, const char *key, const char **out, mo
     return mo_gguf_find(g, key) ? mo_gguf_string_or(g, key, NULL, out, err) : absent(g, key, err);
 }
 
-/* The value for one layer of a key that may be an array. */
+/* The value for one layer. The key may be an array. */
 static mo_status value_of(const mo_gguf *g, const char *key, uint64_t index, const mo_gguf_entry **entry,
                           mo_value *value, mo_error *err)
 {
@@ -232,7 +233,7 @@ mo_status mo_gguf_i64_of(const mo_gguf *g, const char *key, uint64_t index, int6
     if (s != MO_OK || mo_value_integer(&v, out)) {
         return s;
     }
-    if (!value_flag(&v, &flag)) { /* patterns of layers are arrays of flags in some files */
+    if (!value_flag(&v, &flag)) { /* in some files, patterns of layers are arrays of flags */
         return unfit(g, e, "an integer of at most 63 bits", err);
     }
     *out = flag;
@@ -293,7 +294,7 @@ mo_status mo_gguf_arch_key(const mo_gguf *g, const char *suffix, char *key, size
 
 typedef struct text {
     char *out;
-    size_t size, used; /* used counts what did not fit as well */
+    size_t size, used; /* `used` also counts text that did not fit */
 } text;
 
 static void put(text *t, const char *bytes, size_t n)
@@ -316,8 +317,8 @@ static void putf(text *t, const char *fmt, ...)
     put(t, piece, n < 0 ? 0 : (size_t)n < sizeof piece ? (size_t)n : sizeof piece - 1);
 }
 
-/* Control characters are escaped, so that a file cannot steer a terminal. C1 controls (U+0080 to
- * U+009F) are two bytes in UTF-8 and steer some terminals as well. */
+/* Escapes control characters, so that a file cannot send commands to a terminal. C1 controls (U+0080 to
+   U+009F) are two bytes in UTF-8; some terminals obey them too. */
 static void put_string(text *t, const mo_text *s, bool quoted)
 {
     for (size_t i = 0; i < s->length; i++) {
@@ -344,7 +345,7 @@ static void put_string(text *t, const mo_text *s, bool quoted)
     }
 }
 
-/* The shortest decimal that reads back as the same number. */
+/* The shortest decimal that gives the same number. */
 static void put_real(text *t, double value, bool single)
 {
     char digits[40];

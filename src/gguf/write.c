@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "gguf/header.h"
 
-#define ARRAY 9 /* the value type that mo_value_type leaves out */
+#define ARRAY 9 /* GGUF's number for arrays, which mo_value_type does not include */
 
 typedef struct buffer {
     uint8_t *bytes;
@@ -30,7 +30,7 @@ struct mo_gguf_writer {
     int64_t tensor_count;
     size_t tensor_capacity;
 
-    mo_gguf_layout file; /* laid out */
+    mo_gguf_layout file; /* set by mo_gguf_writer_layout() */
 };
 
 /* ---- Collecting ---- */
@@ -103,7 +103,7 @@ void mo_gguf_writer_destroy(mo_gguf_writer *w)
     free(w);
 }
 
-/* Begins an entry; false when it cannot be. */
+/* Begins an entry. False after a failure. */
 static bool put_key(mo_gguf_writer *w, const char *key, uint32_t type)
 {
     if (!healthy(w)) {
@@ -201,10 +201,10 @@ static bool append_value(buffer *b, const mo_value *value)
     switch (value->type) {
     case MO_VALUE_STRING: return append_text(b, value->as.s.data, value->as.s.length);
     case MO_VALUE_F32:
-        real = (float)value->as.r; /* exact: it was widened when it was read */
+        real = (float)value->as.r; /* exact: it was a float */
         return append(b, &real, sizeof real);
     case MO_VALUE_BOOL: flag = value->as.b; return append(b, &flag, sizeof flag);
-    default: /* little endian: the low bytes come first */
+    default: /* little endian: low bytes first */
         return append(b, &value->as, mo_value_type_bytes(value->type));
     }
 }
@@ -233,7 +233,7 @@ void mo_gguf_put_first(mo_gguf_writer *w, const mo_gguf *g, const mo_gguf_entry 
     }
 }
 
-/* Fills in values and bytes; false when the sizes cannot be. */
+/* Computes the number of values and bytes. False if the sizes are invalid. */
 static bool measure(mo_gguf_writer *w, mo_gguf_tensor *t, const char *name)
 {
     t->values = 1;
@@ -295,7 +295,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Refuses a name that occurs twice; names are sorted in place. */
+/* Fails if a name occurs twice. Sorts the names. */
 static void check_unique(mo_gguf_writer *w, const char **names, int64_t count, const char *what)
 {
     qsort(names, (size_t)count, sizeof *names, by_text);

@@ -4,7 +4,6 @@
  * the side task the calls alone took 64 us of a layer's 320 (Qwen3-30B on an H200). */
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/status.h"
 #include "gpu/lanes.h"
 
 /* ---- Worklists -------------------------------------------------------------------------------- */

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/status.h"
 #include "engine/logits.h"
 #include "gpu/logits.h"
 #include "gpu/session.h"

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/status.h"
 #include "gpu/lanes.h"
 #include "gpu/requirements.h"
 

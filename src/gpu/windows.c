@@ -3,8 +3,6 @@
  * neighbouring experts in this order: each run of neighbours takes one copy per tensor. On an H200 a copy has
  * a fixed cost of 3.5 us, and each call takes 2 to 3 us of the host, so that 0.9 MB at a time leave a sixth
  * of the link's rate unused. */
-#include "base/log.h"
-#include "base/status.h"
 #include "gpu/experts.h"
 #include "gpu/restore.h"
 

@@ -1,5 +1,6 @@
-/* A block is the code points that share the bytes read so far: 64, 4096 or 262144 of them, by the bytes to come. Blocks
- * that are wholly in a set share their states; of the others there are few, since a range has two ends. */
+/* A block is the set of code points that share the bytes read so far: 64, 4096 or 262144 code points, by the
+   number of bytes to come. Blocks that are completely in a set share their states. There are few partial
+   blocks, because a range has only two ends. */
 #include "grammar/bytestates.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 typedef struct builder {
     mo_byte_states *p;
-    uint32_t full[3]; /* states followed by this many arbitrary bytes; [0] is not used */
+    uint32_t full[3]; /* states followed by this many arbitrary continuation bytes; [0] is unused */
     mo_status status;
     mo_error *err;
 } builder;
@@ -54,7 +55,7 @@ static void add_arc(mo_byte_arc *arcs, uint32_t *count, uint8_t byte, uint32_t t
     }
 }
 
-/* How much of low to high is in the set: 0 nothing, 1 some, 2 all. */
+/* Is any or all of low to high in the set? 0: none, 1: some, 2: all. */
 static int share(const mo_charset *s, uint32_t low, uint32_t high)
 {
     size_t a = 0, z = s->count;
@@ -72,8 +73,8 @@ static int share(const mo_charset *s, uint32_t low, uint32_t high)
     return s->ranges[a].low <= low && s->ranges[a].high >= high ? 2 : 1;
 }
 
-/* The state in which `bytes` continuation bytes follow for the code points from `first` on, those from `least` on alone;
- * MO_CHARACTER_DONE when none follow. 0: the set has none of them. */
+/* The state for the code points from `first` on, but at least `least`, of which `bytes` continuation bytes
+   are still to come. MO_CHARACTER_DONE if none are. 0: the set has none of these code points. */
 static uint32_t block(builder *b, const mo_charset *s, uint32_t first, int bytes, uint32_t least)
 {
     const uint32_t size = 1u << (6 * bytes);

@@ -1,4 +1,4 @@
-/* Byte states: sets of characters as one automaton over the bytes of UTF-8. Constant once made. */
+/* Byte states: sets of characters as one automaton over UTF-8 bytes. Constant after creation. */
 #ifndef MO_GRAMMAR_BYTESTATES_H
 #define MO_GRAMMAR_BYTESTATES_H
 
@@ -6,10 +6,10 @@
 
 enum { MO_BYTE_ARCS = 1 << 19 };
 
-/* From one state within a character to the next. */
+/* A transition between states within a character. */
 typedef struct mo_byte_arc {
     uint8_t low, high;
-    uint32_t to; /* MO_CHARACTER_DONE: the character is whole */
+    uint32_t to; /* MO_CHARACTER_DONE: the character is complete */
 } mo_byte_arc;
 
 typedef struct mo_byte_state {
@@ -22,17 +22,17 @@ typedef struct mo_byte_states {
     mo_byte_arc *arcs;
     uint32_t arc_count;
     size_t arc_space;
-    mo_byte_state *states; /* from [0] nothing leads on */
+    mo_byte_state *states; /* [0] has no transitions */
     uint32_t count;
     size_t space;
-    uint32_t *starts; /* of every set: its first state */
+    uint32_t *starts; /* first state of each set */
 } mo_byte_states;
 
-/* MO_EINVAL: the sets are too large together. On failure *out is empty. */
+/* MO_EINVAL: the sets together are too large. On failure *out is empty. */
 mo_status mo_byte_states_make(const mo_charset *sets, uint32_t count, mo_byte_states *out, mo_error *err);
 void mo_byte_states_free(mo_byte_states *b);
 
-/* The state after one more byte: MO_CHARACTER_DONE, or 0 when it cannot come. */
+/* The state after one more byte. MO_CHARACTER_DONE: complete; 0: the byte is not allowed. */
 uint32_t mo_byte_states_step(const mo_byte_states *b, uint32_t state, uint8_t byte);
 
 #endif

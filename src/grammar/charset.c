@@ -70,7 +70,7 @@ bool mo_charset_settle(mo_charset *s, bool inverted)
     if (!inverted && !invert(s)) {
         return false;
     }
-    if (!mo_charset_add(s, 0xD800, 0xDFFF)) { /* outside, whichever way the set was meant */
+    if (!mo_charset_add(s, 0xD800, 0xDFFF)) { /* removed in any case */
         return false;
     }
     merge(s);

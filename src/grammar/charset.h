@@ -1,4 +1,4 @@
-/* Charset: a set of code points as sorted ranges. Surrogates are never in one: they are no characters. */
+/* Charset: a set of code points as sorted ranges. Never contains surrogates, which are not characters. */
 #ifndef MO_GRAMMAR_CHARSET_H
 #define MO_GRAMMAR_CHARSET_H
 
@@ -7,11 +7,11 @@
 enum { MO_CODE_POINT_MAX = 0x10FFFF };
 
 typedef struct mo_code_range {
-    uint32_t low, high; /* both in it */
+    uint32_t low, high; /* inclusive */
 } mo_code_range;
 
 typedef struct mo_charset {
-    mo_code_range *ranges; /* ascending and apart once mo_charset_settle() was called */
+    mo_code_range *ranges; /* ascending and disjoint after mo_charset_settle() */
     size_t count, space;
 } mo_charset;
 
@@ -20,14 +20,15 @@ void mo_charset_free(mo_charset *s);
 /* Adds a range, in any order. False when out of memory. */
 bool mo_charset_add(mo_charset *s, uint32_t low, uint32_t high);
 
-/* Sorts and merges what was added; with `inverted` the set becomes all other characters. False when out of memory. */
+/* Sorts and merges the ranges. inverted: the set then contains all other characters. False when out of
+   memory. */
 bool mo_charset_settle(mo_charset *s, bool inverted);
 
 /* For a finished set. */
 bool mo_charset_has(const mo_charset *s, uint32_t c);
 bool mo_charset_equal(const mo_charset *a, const mo_charset *b);
-bool mo_charset_meets(const mo_charset *a, const mo_charset *b); /* some character is in both */
-uint64_t mo_charset_size(const mo_charset *s);                   /* characters */
+bool mo_charset_meets(const mo_charset *a, const mo_charset *b); /* do the sets share a character? */
+uint64_t mo_charset_size(const mo_charset *s);                   /* number of characters */
 bool mo_charset_copy(mo_charset *to, const mo_charset *from);    /* false when out of memory */
 
 #endif

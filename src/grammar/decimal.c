@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shortest digits that give the value back, with an exponent: d.ddde+xx. */
+/* The shortest digits that give the same value, with an exponent: d.ddde+xx. */
 static void shortest(double value, char text[40])
 {
     for (int digits = 0; digits < 17; digits++) {
@@ -37,7 +37,7 @@ bool mo_decimal_of(double value, mo_decimal *out)
         out->whole = out->whole * 10 + (uint64_t)((size_t)i < count ? digits[i] - '0' : 0);
     }
     int length = 0;
-    for (int i = exponent + 1; i < (int)count; i++) { /* digits before the first are zeros */
+    for (int i = exponent + 1; i < (int)count; i++) { /* zeros before the first digit */
         if (length == MO_DECIMAL_DIGITS) {
             return false;
         }
@@ -74,7 +74,7 @@ static void one_digit(mo_bytes *w, char low, char high)
     mo_bytes_print(w, low == high ? " \"%c\"" : " [%c-%c]", low, high);
 }
 
-/* Texts of `count` digits from a to b, as part of a sequence. */
+/* Writes texts of `count` digits from a to b, as part of a sequence. */
 static void between(mo_bytes *w, const char *a, const char *b, int count)
 {
     while (count > 0 && a[0] == b[0] && !(all(a, count, '0') && all(b, count, '9'))) {
@@ -113,7 +113,7 @@ void mo_decimal_write_whole(mo_bytes *w, uint64_t low, uint64_t high)
 {
     char a[24], b[24];
     const char *separator = "(";
-    for (;;) { /* numbers of as many digits as `low` */
+    for (;;) { /* numbers with as many digits as `low` */
         const int count = snprintf(a, sizeof a, "%" PRIu64, low);
         uint64_t last = 9;
         for (int i = 1; i < count && last < UINT64_MAX / 10; i++) {
@@ -132,15 +132,15 @@ void mo_decimal_write_whole(mo_bytes *w, uint64_t low, uint64_t high)
     mo_bytes_print(w, ")");
 }
 
-/* ---- Numbers with a fraction ---- */
+/* ---- Numbers with fractions ---- */
 
-typedef struct span { /* of numbers that are not negative */
+typedef struct span { /* not negative */
     uint64_t whole;
-    const char *low, *high; /* fractions; high NULL: up to the next whole number */
+    const char *low, *high; /* fractions; high is NULL: up to the next integer */
     bool above_low, below_high;
 } span;
 
-/* The first `count` digits of a fraction as a number, and whether others follow. */
+/* The first `count` digits of a fraction as a number. *more: there are further digits. */
 static uint64_t scaled(const char *fraction, int count, bool *more)
 {
     uint64_t value = 0;
@@ -152,7 +152,7 @@ static uint64_t scaled(const char *fraction, int count, bool *more)
     return value;
 }
 
-/* One whole number with the fractions of the span. Returns whether there are any. */
+/* Writes one integer with the fractions of the span. False if there are none. */
 static bool write_span(mo_bytes *w, const char **separator, const span *s, int digits)
 {
     bool some = false;
@@ -195,7 +195,7 @@ static bool write_span(mo_bytes *w, const char **separator, const span *s, int d
     return some;
 }
 
-/* Numbers from low to high, neither of them negative. */
+/* Writes the numbers from low to high, both not negative. */
 static bool write_positive(mo_bytes *w, const char **separator, const char *sign, mo_bound low, mo_bound high,
                            int digits)
 {
@@ -239,7 +239,7 @@ bool mo_decimal_write(mo_bytes *w, mo_bound low, mo_bound high, int digits)
     if (low.at.negative) {
         mo_bound near = high.at.negative ? high : zero, far = low;
         near.at.negative = far.at.negative = false;
-        near.exclusive |= !high.at.negative; /* -0 is no way to write 0 */
+        near.exclusive |= !high.at.negative; /* do not write 0 as -0 */
         some = write_positive(w, &separator, " \"-\"", near, far, digits);
     }
     if (!high.at.negative) {

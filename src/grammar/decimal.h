@@ -1,30 +1,31 @@
-/* Decimal: a number as its digits, and texts of GBNF for the numbers between two of them. */
+/* Decimal: a number as digits, and GBNF for all numbers between two bounds. */
 #ifndef MO_GRAMMAR_DECIMAL_H
 #define MO_GRAMMAR_DECIMAL_H
 
 #include "grammar/writer.h"
 
-enum { MO_DECIMAL_DIGITS = 15 }; /* before and after the point, where nothing else bounds them */
+enum { MO_DECIMAL_DIGITS = 15 }; /* maximum digits before and after the point without other bounds */
 
 typedef struct mo_decimal {
     bool negative;
     uint64_t whole;
-    char fraction[MO_DECIMAL_DIGITS + 1]; /* digits, the last of them not 0 */
+    char fraction[MO_DECIMAL_DIGITS + 1]; /* digits; the last is not 0 */
 } mo_decimal;
 
-/* False when the value has more digits than a mo_decimal. */
+/* False if the value has more digits than a mo_decimal. */
 bool mo_decimal_of(double value, mo_decimal *out);
 
-/* A bound of numbers. */
+/* A lower or upper bound. */
 typedef struct mo_bound {
     mo_decimal at;
     bool exclusive;
 } mo_bound;
 
-/* Whole numbers from low to high. */
+/* Writes the integers from low to high. */
 void mo_decimal_write_whole(mo_bytes *w, uint64_t low, uint64_t high);
 
-/* Numbers of both signs between two bounds with at most this many digits after the point. False when there are none. */
+/* Writes the numbers between two bounds, also negative ones, with at most this many digits after the point.
+   False if there are none. */
 bool mo_decimal_write(mo_bytes *w, mo_bound low, mo_bound high, int digits);
 
 #endif

@@ -13,7 +13,7 @@ typedef struct parser {
     int depth;
 } parser;
 
-/* Items of a sequence or a choice while it is read. */
+/* Items of a sequence or choice being read. */
 typedef struct list {
     mo_syntax **items;
     size_t count, space;
@@ -30,7 +30,7 @@ static bool list_add(list *l, mo_syntax *x)
     return true;
 }
 
-/* The list as a node, or its only item; frees it. */
+/* Makes a node of the list, or returns its only item. Frees the list. */
 static mo_status list_node(parser *p, list *l, mo_syntax_kind kind, mo_syntax **out)
 {
     mo_status status = MO_OK;
@@ -74,7 +74,7 @@ static int shown(mo_text name)
     return (int)(name.length < 100 ? name.length : 100);
 }
 
-/* The number of the rule, made when it is new. */
+/* The number of the rule with this name, which is added if it is new. */
 static mo_status rule_number(parser *p, mo_text name, size_t at, uint32_t *out)
 {
     mo_syntax_grammar *g = p->t.g;
@@ -89,7 +89,8 @@ static mo_status rule_number(parser *p, mo_text name, size_t at, uint32_t *out)
         return mo_gbnf_no_memory(&p->t);
     }
     mo_syntax_rule *r = &g->rules[g->rule_count];
-    *r = (mo_syntax_rule){.name = name, .line = -1, .column = (int)at}; /* located when it matters */
+    /* its line is found later, if needed */
+    *r = (mo_syntax_rule){.name = name, .line = -1, .column = (int)at};
     if (!mo_lookup_put(&p->names, (const uint8_t *)name.data, name.length, g->rule_count)) {
         return mo_gbnf_no_memory(&p->t);
     }
@@ -104,7 +105,7 @@ static mo_status read_count(parser *p, int32_t *out)
     const size_t begin = p->t.at;
     int64_t n = 0;
     while (mo_gbnf_peek(&p->t) >= '0' && mo_gbnf_peek(&p->t) <= '9') {
-        n = n < INT32_MAX ? n * 10 + (mo_gbnf_peek(&p->t) - '0') : n; /* what is more cannot be reached */
+        n = n < INT32_MAX ? n * 10 + (mo_gbnf_peek(&p->t) - '0') : n; /* larger counts are unreachable */
         p->t.at++;
     }
     if (p->t.at == begin) {
@@ -144,7 +145,7 @@ static mo_status read_bounds(parser *p, int32_t *min, int32_t *max)
     return status;
 }
 
-/* The operators after an item, each applied to what is before it. */
+/* Reads the operators after an item and applies each to the item. */
 static mo_status read_repeats(parser *p, mo_syntax **item)
 {
     mo_status status = MO_OK;
@@ -212,7 +213,7 @@ static mo_status read_group(parser *p, mo_syntax **out)
     return status;
 }
 
-/* *some: an item began here. */
+/* *some: there was an item. */
 static mo_status read_item(parser *p, mo_syntax **out, bool *some)
 {
     const int c = mo_gbnf_peek(&p->t);
@@ -248,7 +249,7 @@ static mo_status read_sequence(parser *p, bool nested, mo_syntax **out)
     return list_node(p, &items, MO_SYNTAX_SEQUENCE, out);
 }
 
-/* After a newline a rule goes on only where an alternative follows. */
+/* After a newline a rule continues only with an alternative. */
 static bool another_alternative(parser *p)
 {
     const size_t begin = p->t.at;
@@ -324,7 +325,8 @@ static mo_status find_root(parser *p, const char *root)
     return MO_OK;
 }
 
-/* Lines and columns of rules, in one pass: they are in the order in which they were named, not defined. */
+/* Finds lines and columns of rules in one pass. They are numbered in the order of first use, not of
+   definition. */
 static mo_status locate_rules(parser *p)
 {
     mo_syntax_grammar *g = p->t.g;
@@ -392,7 +394,7 @@ mo_status mo_gbnf_parse(const char *text, size_t length, const char *root, const
     mo_lookup_free(&p.names);
     if (status != MO_OK) {
         mo_syntax_free(out);
-    } else { /* the text is the caller's */
+    } else { /* the caller owns the text */
         for (uint32_t i = 0; i < out->rule_count; i++) {
             out->rules[i].name = (mo_text){"", 0};
         }

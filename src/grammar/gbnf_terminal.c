@@ -1,4 +1,3 @@
-/* Gbnf terminal: see gbnf_terminal.h. */
 #include "grammar/gbnf_terminal.h"
 
 #include <string.h>
@@ -25,7 +24,7 @@ static mo_status read_hex(mo_gbnf_text *t, int digits, uint32_t *out)
     return MO_OK;
 }
 
-/* One character of a literal or a class, perhaps escaped. */
+/* Reads one character of a literal or class; it may be escaped. */
 static mo_status read_character(mo_gbnf_text *t, uint32_t *out)
 {
     const size_t begin = t->at;
@@ -78,7 +77,7 @@ static mo_status read_literal(mo_gbnf_text *t, mo_syntax **out)
         return mo_gbnf_wrong_at(t, begin, "unterminated literal");
     }
     mo_status status = mo_gbnf_node(t, MO_SYNTAX_LITERAL, out);
-    /* No escape is shorter than what it means. */
+    /* no escape is shorter than its character */
     char *bytes = status == MO_OK ? mo_arena_alloc(t->g->arena, end - t->at + 1) : NULL;
     if (status == MO_OK && !bytes) {
         status = mo_gbnf_no_memory(t);
@@ -203,7 +202,7 @@ static mo_status token_id(mo_gbnf_text *t, mo_token_match *m, int32_t id)
     return MO_OK;
 }
 
-/* What is between <[ and ]>: a number, or * and the numbers of those that are excepted. */
+/* Reads the part between <[ and ]>: a number, or * and the numbers of excluded tokens. */
 static mo_status read_numbers(mo_gbnf_text *t, mo_token_match *m)
 {
     int32_t id;
@@ -233,7 +232,7 @@ static mo_status read_numbers(mo_gbnf_text *t, mo_token_match *m)
 static mo_status read_token_text(mo_gbnf_text *t, size_t begin, mo_token_match *m)
 {
     char text[256];
-    const size_t first = begin; /* with its brackets */
+    const size_t first = begin; /* including its brackets */
     while (t->at < t->length && t->text[t->at] != '>' && t->text[t->at] != '\n') {
         t->at++;
     }

@@ -1,4 +1,3 @@
-/* Gbnf text: see gbnf_text.h. */
 #include "grammar/gbnf_text.h"
 
 #include <stdarg.h>

@@ -13,19 +13,20 @@ struct mo_grammar {
     mo_lexicon *lexicon;
     mo_program program;
     char *unenforced;     /* NULL: nothing */
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the following members */
     mo_machine *machine;
     mo_masks *masks;
-    mo_constraint *first; /* all that are open */
+    mo_constraint *first; /* list of all open constraints */
 };
 
 struct mo_constraint {
     mo_grammar *grammar;
-    mo_constraint *next, *before; /* under the grammar's lock, as `state`, which is one of its machine */
+    /* protected by the grammar's lock; so is `state`, a state of the grammar's machine */
+    mo_constraint *next, *before;
     uint32_t state;
-    uint32_t old_state; /* while the machine is renewed */
-    bool ended;         /* an end token came */
-    uint32_t masked;    /* the state whose mask `bits` is; MO_STATE_UNKNOWN: none */
+    uint32_t old_state; /* used while the machine is replaced */
+    bool ended;         /* an end token was accepted */
+    uint32_t masked;    /* the state that `bits` belongs to; MO_STATE_UNKNOWN: none */
     uint32_t *bits;
 };
 
@@ -36,7 +37,8 @@ static int32_t find_token(const void *user, const char *text)
     return mo_token_find(user, text);
 }
 
-/* A fault of a grammar with an opening behind it may seem to be in that: err gets what is wrong with the grammar alone, if anything is. */
+/* With an opening, an error of the grammar may be reported at a place in the opening. Writes the error of the
+   grammar alone into err, if it has one. */
 static void blame(const char *gbnf, size_t length, const mo_gbnf_tokens *tokens, mo_error *err)
 {
     mo_syntax_grammar syntax;
@@ -120,8 +122,8 @@ const char *mo_grammar_unenforced(const mo_grammar *grammar)
     return grammar->unenforced ? grammar->unenforced : "";
 }
 
-/* A machine that has grown large gives way to a new one, with the states that constraints are in. Where memory is out the
- * old one goes on. */
+/* Replaces a machine that has become large by a new one with the current states of all constraints. When out
+   of memory the old one is kept. */
 static void renew(mo_grammar *g)
 {
     mo_machine *fresh, *old = g->machine;
@@ -262,7 +264,7 @@ const uint32_t *mo_constraint_mask(mo_constraint *constraint, mo_error *err)
     return status == MO_OK ? constraint->bits : NULL;
 }
 
-/* The state after the token's bytes, where it is text. */
+/* The state after the token's bytes, if the token is text. */
 static uint32_t after_text(mo_grammar *g, uint32_t state, int32_t token, bool special)
 {
     const mo_text piece = mo_token_piece(mo_lexicon_tokenizer(g->lexicon), token, false);

@@ -16,7 +16,7 @@ struct mo_lexicon {
     size_t words;
     mo_trie trie;
     uint32_t *ends, *specials, *all;
-    pthread_mutex_t lock; /* of filling it, and of what follows */
+    pthread_mutex_t lock; /* held while the lexicon is filled; protects the following members */
     bool filled;
     mo_run **runs;
     size_t run_count, run_space;
@@ -25,7 +25,7 @@ struct mo_lexicon {
 
 /* ---- Opening ---- */
 
-/* A user-defined token may be a run of blanks, which is text, or a mark of the chat format, which is none. */
+/* A user-defined token may be a run of blanks, which is text, or a mark of the chat format, which is not. */
 static bool is_mark(mo_text t)
 {
     return t.length >= 3 && ((t.data[0] == '<' && t.data[t.length - 1] == '>') ||
@@ -191,7 +191,8 @@ const uint32_t *mo_lexicon_all(const mo_lexicon *l)
 
 /* ---- Runs ---- */
 
-/* Characters of a text that is made of the set alone; 0: it is not, or is too long. */
+/* The number of characters if the text contains only characters of the set and is not too long, otherwise
+   0. */
 static size_t characters(const mo_charset *set, mo_text t)
 {
     size_t count = 0;
@@ -205,14 +206,14 @@ static size_t characters(const mo_charset *set, mo_text t)
     return count;
 }
 
-/* The tokens of more than MO_RUN_SHORT characters, the longest first. */
+/* Sorts the tokens of more than MO_RUN_SHORT characters, the longest first. */
 static bool sort_longer(mo_run *run, const uint8_t *lengths, const mo_trie *trie, uint32_t tokens)
 {
     uint32_t counts[MO_RUN_LONGEST + 2] = {0}, total = 0;
     for (uint32_t i = 0; i < tokens; i++) {
         counts[lengths[i]] += lengths[i] > MO_RUN_SHORT;
     }
-    for (int n = MO_RUN_LONGEST; n > MO_RUN_SHORT; n--) { /* where those of each length begin */
+    for (int n = MO_RUN_LONGEST; n > MO_RUN_SHORT; n--) { /* where the tokens of each length begin */
         const uint32_t count = counts[n];
         counts[n] = total;
         total += count;
@@ -280,7 +281,7 @@ static mo_run *make_run(const mo_lexicon *l, const mo_charset *set)
     return run;
 }
 
-/* Drops the least recently used one that is not in use. */
+/* Frees the least recently used run that is not in use. */
 static void forget_one(mo_lexicon *l)
 {
     size_t oldest = l->run_count;

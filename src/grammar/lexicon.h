@@ -1,7 +1,7 @@
-/* Lexicon: a vocabulary as constraints see it. Which tokens are text and with which bytes, which are special (never text:
- * control tokens, and user-defined ones that are marks, as <think> or [INST]), which end an answer. And for sets of
- * characters that make up much text, such as what a JSON string holds: which tokens are made of such characters alone.
- * Any thread, at any time. */
+/* Lexicon: a vocabulary for constraints: which tokens are text, and their bytes; which are special (never
+   text: control tokens, and user-defined ones that are marks, as <think> or [INST]); which end an answer.
+   Also, for sets of characters that much text consists of (for example the content of a JSON string), which
+   tokens contain only these characters. Any thread may use it. */
 #ifndef MO_GRAMMAR_LEXICON_H
 #define MO_GRAMMAR_LEXICON_H
 
@@ -10,33 +10,34 @@
 
 enum { MO_RUN_SHORT = 8, MO_RUN_LONGEST = 64 };
 
-/* Tokens that are whole characters of one set, at most MO_RUN_LONGEST, and the trie of all others. */
+/* For one set of characters: the tokens of at most MO_RUN_LONGEST characters, all of them in the set, and a
+   trie of all other tokens. */
 typedef struct mo_run {
     mo_charset set;
-    uint32_t *bits;                  /* all of them */
-    uint32_t *shorter[MO_RUN_SHORT]; /* [n]: those of at most n characters */
-    int32_t *longer;                 /* those of more than MO_RUN_SHORT, the longest first, */
-    uint8_t *lengths;                /* with their characters */
+    uint32_t *bits;                  /* all tokens of the run */
+    uint32_t *shorter[MO_RUN_SHORT]; /* [n]: tokens of at most n characters */
+    int32_t *longer;                 /* tokens of more than MO_RUN_SHORT characters, the longest first, */
+    uint8_t *lengths;                /* and their lengths in characters */
     uint32_t longer_count;
     mo_trie others;
-    uint64_t used; /* last use, for eviction; under the lexicon's lock as `users` */
+    uint64_t used; /* last use, for eviction; protected by the lexicon's lock, as `users` */
     int users;
 } mo_run;
 
 typedef struct mo_lexicon mo_lexicon;
 
-/* `vocab`: tokens that masks have bits for, at least the tokenizer's. The tokenizer must outlive it. */
+/* `vocab`: number of tokens in a mask, at least the tokenizer's. The tokenizer must outlive the lexicon. */
 mo_status mo_lexicon_open(const mo_tokenizer *tokenizer, int64_t vocab, mo_lexicon **out, mo_error *err);
 void mo_lexicon_close(mo_lexicon *l); /* NULL is allowed */
 
-/* Reads the vocabulary, which takes a tenth of a second for 200,000 tokens; a second call does nothing. What follows is for
- * lexicons that were filled. */
+/* Reads the vocabulary, which takes a tenth of a second for 200,000 tokens. Later calls do nothing. The
+   functions below need a filled lexicon. */
 mo_status mo_lexicon_fill(mo_lexicon *l, mo_error *err);
 
 const mo_tokenizer *mo_lexicon_tokenizer(const mo_lexicon *l);
-const mo_trie *mo_lexicon_trie(const mo_lexicon *l);  /* of all text tokens */
-size_t mo_lexicon_words(const mo_lexicon *l);         /* of a mask */
-const uint32_t *mo_lexicon_ends(const mo_lexicon *l); /* masks */
+const mo_trie *mo_lexicon_trie(const mo_lexicon *l);  /* all text tokens */
+size_t mo_lexicon_words(const mo_lexicon *l);         /* words in a mask */
+const uint32_t *mo_lexicon_ends(const mo_lexicon *l); /* a mask */
 const uint32_t *mo_lexicon_specials(const mo_lexicon *l);
 const uint32_t *mo_lexicon_all(const mo_lexicon *l);
 
@@ -50,7 +51,7 @@ static inline void mo_bit_set(uint32_t *bits, int32_t token)
     bits[token / 32] |= 1u << token % 32;
 }
 
-/* The run of a set, made when it is new, kept until mo_lexicon_release(); NULL when out of memory. */
+/* The run of a set, created if necessary and kept until mo_lexicon_release(). NULL when out of memory. */
 const mo_run *mo_lexicon_run(mo_lexicon *l, const mo_charset *set);
 void mo_lexicon_release(mo_lexicon *l, const mo_run *run); /* NULL is allowed */
 

@@ -60,7 +60,7 @@ mo_status mo_machine_open(const mo_program *program, mo_machine **out, mo_error 
     }
     m->program = program;
     m->table_mask = TABLE - 1;
-    m->state_count = 1; /* 0 is none */
+    m->state_count = 1; /* 0 means unknown */
     m->states = calloc(64, sizeof *m->states);
     m->state_space = m->states ? 64 : 0;
     if (!m->states) {
@@ -68,7 +68,7 @@ mo_status mo_machine_open(const mo_program *program, mo_machine **out, mo_error 
         return mo_fail(err, MO_ENOMEM, "out of memory for a grammar");
     }
     begin(m);
-    finish(m); /* without items: MO_STATE_DEAD */
+    finish(m); /* without items it is MO_STATE_DEAD */
     begin(m);
     add(m, program->start, 0, MO_STACKS_BOTTOM);
     m->start = finish(m);
@@ -115,7 +115,7 @@ void mo_machine_begin(mo_machine *m)
 static void begin(mo_machine *m)
 {
     m->stamp++;
-    if (m->stamp == 0) { /* cells of 2^32 states ago */
+    if (m->stamp == 0) { /* the stamp has wrapped: cells of 2^32 states ago would match */
         memset(m->cells, 0, (m->cell_mask + 1) * sizeof *m->cells);
         m->stamp = 1;
     }
@@ -138,7 +138,7 @@ static bool grow_cells(mo_machine *m)
         fail(m, MO_ENOSPC);
         return false;
     }
-    m->cells = NULL; /* new_cells() keeps the old ones for us */
+    m->cells = NULL; /* new_cells() must not free the old cells */
     if (!new_cells(m, count)) {
         m->cells = old;
         m->cell_mask = old_mask;
@@ -154,7 +154,7 @@ static bool grow_cells(mo_machine *m)
         m->cells[at] = cell;
         m->order[i] = at;
     }
-    m->queue_count = m->queue_first = 0; /* their places have changed */
+    m->queue_count = m->queue_first = 0; /* their positions have changed */
     for (uint32_t i = 0; i < m->cell_count; i++) {
         if (m->cells[m->order[i]].queued) {
             m->queue[m->queue_count++] = m->order[i];
@@ -169,7 +169,8 @@ static bool consumes(mo_node_kind kind)
     return kind == MO_NODE_LITERAL || kind == MO_NODE_SET || kind == MO_NODE_TOKEN;
 }
 
-/* More stacks for a cell. They are put together when it is followed: what many alternatives lead to is followed once. */
+/* Adds stacks to a cell. They are united when the cell is followed, so a node that many alternatives reach is
+   followed once. */
 static bool arrive(mo_machine *m, mo_cell *cell, uint32_t stacks)
 {
     if (!mo_array_reserve(&m->more, &m->more_space, m->more_count + 1, sizeof *m->more)) {
@@ -181,7 +182,7 @@ static bool arrive(mo_machine *m, mo_cell *cell, uint32_t stacks)
     return true;
 }
 
-/* The program may be at this node; of a loop, sub counts the rounds that are done. */
+/* Adds a node. For a loop, sub is the number of finished rounds. */
 static void add(mo_machine *m, uint32_t node, uint32_t sub, uint32_t stacks)
 {
     if (stacks == MO_STACKS_NONE || m->failed != MO_OK) {
@@ -215,7 +216,7 @@ static void add(mo_machine *m, uint32_t node, uint32_t sub, uint32_t stacks)
     }
 }
 
-/* Takes what has arrived at a cell, as one set. */
+/* Returns all stacks added to a cell as one set. */
 static uint32_t take(mo_machine *m, mo_cell *cell)
 {
     uint32_t i = cell->more;
@@ -234,14 +235,13 @@ static uint32_t take(mo_machine *m, mo_cell *cell)
     return mo_stacks_gathered(&m->stacks, begin);
 }
 
-/* As add() for a node at its beginning. */
 static void enter(mo_machine *m, uint32_t node, uint32_t stacks)
 {
     const mo_node *n = &m->program->nodes[node];
     add(m, node, n->kind == MO_NODE_SET ? m->program->characters.starts[n->as.set] : 0, stacks);
 }
 
-/* A loop after this many rounds. */
+/* Continues a loop after this many rounds. */
 static void loop(mo_machine *m, uint32_t node, uint32_t done, uint32_t stacks)
 {
     const mo_node *n = &m->program->nodes[node];
@@ -253,7 +253,7 @@ static void loop(mo_machine *m, uint32_t node, uint32_t done, uint32_t stacks)
     }
 }
 
-/* Back to wherever the stacks lead. */
+/* Returns to the nodes on top of the stacks. */
 static void back(mo_machine *m, uint32_t stacks)
 {
     const uint32_t count = m->stacks.sets[stacks].count;
@@ -278,7 +278,7 @@ static void follow(mo_machine *m, mo_item item)
     const mo_node *n = &p->nodes[item.node];
     switch (n->kind) {
     case MO_NODE_CALL:
-        /* What only returns afterwards needs no frame: recursion at the end takes no stack. */
+        /* A call followed only by a return needs no frame, so recursion at the end uses no stack. */
         enter(m, p->entries[n->as.call],
               p->nodes[n->next].kind == MO_NODE_RETURN
                   ? item.stacks
@@ -342,7 +342,7 @@ static bool reserve(mo_machine *m, uint32_t items)
     return true;
 }
 
-/* The number of the state of these items, which are sorted. */
+/* The number of the state with these items, which are sorted. */
 static uint32_t intern(mo_machine *m, const mo_item *items, uint32_t count, bool accepts)
 {
     const uint32_t hash = hash_of(items, count, accepts);
@@ -374,7 +374,7 @@ static uint32_t intern(mo_machine *m, const mo_item *items, uint32_t count, bool
     return m->state_count++;
 }
 
-/* Follows what consumes nothing until only what consumes is left. */
+/* Follows all nodes that consume nothing, until only consuming ones are left. */
 static uint32_t finish(mo_machine *m)
 {
     while (m->queue_count > 0 && m->failed == MO_OK) {
@@ -385,7 +385,8 @@ static uint32_t finish(mo_machine *m)
         const uint32_t before = cell->item.stacks, more = take(m, cell);
         cell->item.stacks = before == MO_STACKS_NONE ? more : mo_stacks_unite(&m->stacks, before, more);
         if (cell->item.stacks != before && m->stacks.failed == MO_OK) {
-            follow(m, (mo_item){cell->item.node, cell->item.sub, more}); /* the others were */
+            /* the other stacks were followed before */
+            follow(m, (mo_item){cell->item.node, cell->item.sub, more});
         }
         if (m->stacks.failed != MO_OK) {
             fail(m, m->stacks.failed);
@@ -444,7 +445,7 @@ uint32_t mo_machine_step_new(mo_machine *m, uint32_t state, uint8_t byte)
     if (!s->next) {
         s->next = calloc((size_t)p->class_count, sizeof *s->next);
     }
-    if (s->next) { /* otherwise it is not remembered */
+    if (s->next) { /* NULL: the result is not cached */
         s->next[p->classes[byte]] = to;
     }
     return to;
@@ -465,7 +466,6 @@ uint32_t mo_machine_step_set(mo_machine *m, uint32_t state, uint32_t set)
     return finish(m);
 }
 
-/* Whether the token, which is special or not, satisfies what a token node asks for. */
 static bool token_matches(const mo_token_match *match, int32_t token, bool special, bool end)
 {
     bool named = false;
@@ -505,12 +505,12 @@ uint32_t mo_machine_step_token(mo_machine *m, uint32_t state, int32_t token, boo
     return finish(m);
 }
 
-/* ---- States that look alike, and states of other machines ---- */
+/* ---- Equivalent states, and states of other machines ---- */
 
 typedef struct copying {
     mo_machine *to;
-    mo_machine *from; /* perhaps the same */
-    uint32_t longest; /* 0: as they are */
+    mo_machine *from; /* may be the same machine */
+    uint32_t longest; /* 0: copy loop counts unchanged */
 } copying;
 
 static int32_t alike_count(const copying *c, const mo_node *n, int32_t count)
@@ -525,7 +525,7 @@ static int32_t alike_count(const copying *c, const mo_node *n, int32_t count)
     return min - count > longest + 1 ? (int32_t)(min - longest - 1) : count;
 }
 
-/* `image` of a set of `from` is its number in `to`. */
+/* Copies a set of `from`. Its `image` is the set's number in `to`. */
 static uint32_t copy_stacks(const copying *c, uint32_t set)
 {
     mo_stacks *from = &c->from->stacks, *to = &c->to->stacks;
@@ -580,7 +580,7 @@ uint32_t mo_machine_alike(mo_machine *m, uint32_t state, uint32_t longest)
         return state;
     }
     if (m->states[state].mask_of == MO_STATE_UNKNOWN) {
-        /* Images stay: a machine is always asked with the same `longest`. */
+        /* Images stay valid, because a machine is always called with the same `longest`. */
         const uint32_t alike = copy_state(&(copying){m, m, longest}, state);
         m->states[state].mask_of = m->failed == MO_OK ? alike : MO_STATE_UNKNOWN;
         return alike;

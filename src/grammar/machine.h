@@ -1,9 +1,9 @@
-/* Machine: runs a program over bytes. A state is everything the program may be doing after some bytes: places in nodes that
- * consume something, each with the stacks (stacks.h) it may have there. States are made when they are first reached, kept
- * once and known by a number; where a byte leads from a state is remembered. One thread at a time.
- *
- * Memory and work are bounded: past MO_MACHINE_FULL states the owner starts a new machine between two texts' tokens
- * (mo_machine_import()), and a call that does more than MO_STACKS_WORK fails with MO_ENOSPC. */
+/* Machine: runs a program over bytes. A state is the set of everything that the program may be doing after
+   some bytes: consuming nodes, each with its possible stacks (stacks.h). States are created when first
+   reached, stored once and have numbers. Transitions are cached. One thread at a time.
+
+   Memory and work are bounded: after MO_MACHINE_FULL states the owner starts a new machine between two tokens
+   (mo_machine_import()), and a call that does more than MO_STACKS_WORK fails with MO_ENOSPC. */
 #ifndef MO_GRAMMAR_MACHINE_H
 #define MO_GRAMMAR_MACHINE_H
 
@@ -12,35 +12,35 @@
 
 enum {
     MO_STATE_UNKNOWN = 0,
-    MO_STATE_DEAD = 1, /* no text leads on, and none ends here */
+    MO_STATE_DEAD = 1, /* no text can follow, and the text cannot end here */
     MO_MACHINE_FULL = 8192,
     MO_MACHINE_STATES = 32768,
-    MO_MACHINE_ITEMS = 1 << 20, /* of all states */
+    MO_MACHINE_ITEMS = 1 << 20, /* in all states together */
 };
 
-/* A place: how far in a literal, or which byte state in a set, and the stacks there. */
+/* An item: a position in a literal, or the byte state in a set, and its stacks. */
 typedef struct mo_item {
     uint32_t node, sub, stacks;
 } mo_item;
 
 typedef struct mo_state {
-    uint32_t at, count; /* items, by node and sub */
+    uint32_t at, count; /* items, sorted by node and sub */
     uint32_t hash;
     bool accepts;     /* the text may end here */
-    uint32_t *next;   /* by class of bytes; NULL: none is known yet */
-    int32_t mask;     /* for the mask cache: -1 none */
+    uint32_t *next;   /* by class of bytes; NULL: none computed yet */
+    int32_t mask;     /* index into the mask cache; -1: none */
     uint32_t mask_of; /* a state with the same mask; MO_STATE_UNKNOWN: not known yet */
 } mo_state;
 
-typedef struct mo_cell { /* of the state under construction */
-    mo_item item;        /* with the stacks that were followed; MO_STACKS_NONE: none yet */
+typedef struct mo_cell { /* of the state being built */
+    mo_item item;        /* with the stacks followed so far; MO_STACKS_NONE: none yet */
     uint32_t stamp;
-    uint32_t more; /* stacks that came since: a list in `more`; 0: none */
+    uint32_t more; /* stacks added since then: a list in `more`; 0: none */
     bool queued;
 } mo_cell;
 
 typedef struct mo_arrival {
-    uint32_t stacks, next; /* next: as mo_cell.more */
+    uint32_t stacks, next; /* next: like mo_cell.more */
 } mo_arrival;
 
 typedef struct mo_machine {
@@ -56,27 +56,27 @@ typedef struct mo_machine {
     uint32_t table_mask;
     uint32_t start;
 
-    /* The state under construction. */
-    mo_cell *cells; /* a table */
+    /* The state being built. */
+    mo_cell *cells; /* a hash table */
     uint32_t cell_mask, cell_count, stamp;
-    uint32_t *order; /* the cells in use */
-    uint32_t *queue; /* a ring */
+    uint32_t *order; /* cells in use */
+    uint32_t *queue; /* a ring buffer */
     uint32_t queue_first, queue_count;
     mo_arrival *more;
     uint32_t more_count;
     size_t more_space;
     bool accepts;
     mo_item *gathered;
-    mo_status failed; /* MO_ENOMEM or MO_ENOSPC: what was asked for is not to be used */
+    mo_status failed; /* MO_ENOMEM or MO_ENOSPC: the result of the operation is invalid */
 } mo_machine;
 
 mo_status mo_machine_open(const mo_program *program, mo_machine **out, mo_error *err);
 void mo_machine_close(mo_machine *m); /* NULL is allowed */
 
-/* Begins an operation: forgives an earlier failure of work. */
+/* Begins an operation. Clears an earlier MO_ENOSPC. */
 void mo_machine_begin(mo_machine *m);
 
-/* The state after one more byte, MO_STATE_DEAD also when `failed`. */
+/* The state after one more byte. MO_STATE_DEAD also after a failure. */
 uint32_t mo_machine_step_new(mo_machine *m, uint32_t state, uint8_t byte);
 static inline uint32_t mo_machine_step(mo_machine *m, uint32_t state, uint8_t byte)
 {
@@ -85,18 +85,19 @@ static inline uint32_t mo_machine_step(mo_machine *m, uint32_t state, uint8_t by
     return to != MO_STATE_UNKNOWN ? to : mo_machine_step_new(m, state, byte);
 }
 
-/* The state after one character of a set that some items wait for: what only they lead to. */
+/* The state after one character of the set, for the items that wait for this set. */
 uint32_t mo_machine_step_set(mo_machine *m, uint32_t state, uint32_t set);
 
-/* The state after a token: what its text leads to (`after_text`, or MO_STATE_DEAD) and what it leads to as a token. */
+/* The state after a token: the union of `after_text` (MO_STATE_DEAD: none) and the state after the token as a
+   token node. */
 uint32_t mo_machine_step_token(mo_machine *m, uint32_t state, int32_t token, bool special, bool end,
                                uint32_t after_text);
 
-/* A state whose tokens of at most `longest` bytes are the same: counts of loops that no token can bring to an end are made
- * alike. */
+/* An equivalent state for tokens of at most `longest` bytes: loop counts are reduced if no such token can
+   finish the loop. */
 uint32_t mo_machine_alike(mo_machine *m, uint32_t state, uint32_t longest);
 
-/* The state of another machine of the same program in this one. */
+/* Copies a state from another machine of the same program. */
 uint32_t mo_machine_import(mo_machine *m, mo_machine *from, uint32_t state);
 
 #endif

@@ -1,6 +1,6 @@
-/* A JSON string may go on with most tokens of a vocabulary, and a walk through all of them takes milliseconds. But those
- * that are made of harmless characters alone lead from the string into the string, whatever is around it. So they are
- * found once for a set of characters (lexicon.h), and only the others are walked through. */
+/* Most tokens can follow inside a JSON string, and testing them all takes milliseconds. But tokens that
+   contain only harmless characters stay inside the string, whatever encloses it. These are found once for
+   each set of characters (lexicon.h), and only the other tokens are tested. */
 #include "grammar/mask.h"
 
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "base/utf8.h"
 
 enum {
-    BYTES = 8 << 20, /* of masks that are kept */
-    WIDE = 200,      /* characters of a set for which a run is worth its memory */
+    BYTES = 8 << 20, /* for cached masks */
+    WIDE = 200,      /* a set of more characters than this gets a run */
 };
 
 typedef struct kept {
@@ -23,10 +23,10 @@ typedef struct kept {
 struct mo_masks {
     mo_lexicon *lexicon;
     const mo_program *program;
-    const mo_run **runs; /* of every set; NULL: none yet */
-    uint64_t *sizes;     /* characters of every set */
+    const mo_run **runs; /* run of each set; NULL: none yet */
+    uint64_t *sizes;     /* number of characters in each set */
     kept *kept;
-    uint32_t count, space; /* masks that are kept, at most */
+    uint32_t count, space; /* cached masks, and their maximum */
     uint64_t clock;
 };
 
@@ -79,7 +79,7 @@ void mo_masks_close(mo_masks *c)
     free(c);
 }
 
-/* ---- Walking ---- */
+/* ---- Testing tokens ---- */
 
 static void walk(mo_machine *m, const mo_trie *t, uint32_t state, uint32_t *bits)
 {
@@ -105,7 +105,8 @@ static void walk(mo_machine *m, const mo_trie *t, uint32_t state, uint32_t *bits
 
 /* ---- Runs ---- */
 
-/* The largest set that items of a state wait for at its beginning; UINT32_MAX: none is wide. */
+/* The largest set that the state's items wait for at the beginning of a character. UINT32_MAX: none is
+   large. */
 static uint32_t widest_set(const mo_masks *c, const mo_machine *m, uint32_t state)
 {
     const mo_state *s = &m->states[state];
@@ -121,7 +122,7 @@ static uint32_t widest_set(const mo_masks *c, const mo_machine *m, uint32_t stat
     return widest;
 }
 
-/* Nothing in the state but the set itself takes a character of the set. */
+/* Do characters of the set match nothing in the state except the set itself? */
 static bool only_set(const mo_masks *c, const mo_machine *m, uint32_t state, uint32_t set)
 {
     const mo_program *p = c->program;
@@ -146,8 +147,8 @@ static bool only_set(const mo_masks *c, const mo_machine *m, uint32_t state, uin
     return true;
 }
 
-/* How many characters of the set may follow each other, at most MO_RUN_LONGEST; -1: they may, but so may something else that
- * begins like them, so that longer tokens have to be looked at. */
+/* How many characters of the set may follow each other, at most MO_RUN_LONGEST. -1: other text may begin with
+   the same characters, so longer tokens must be tested. */
 static int run_length(const mo_masks *c, mo_machine *m, uint32_t state, uint32_t set)
 {
     bool alone = true;
@@ -177,7 +178,7 @@ static void add_run(const mo_run *run, int length, size_t words, uint32_t *bits)
     }
 }
 
-/* The text tokens, into bits that are 0. */
+/* Sets the bits of text tokens. All bits were 0. */
 static void add_text(mo_masks *c, mo_machine *m, uint32_t state, uint32_t *bits)
 {
     const uint32_t set = widest_set(c, m, state);
@@ -231,9 +232,9 @@ static void compute(mo_masks *c, mo_machine *m, uint32_t state, uint32_t *bits)
     }
 }
 
-/* ---- Keeping ---- */
+/* ---- Cache ---- */
 
-/* A place for one more: a new one, or that of the mask that was not asked for longest. NULL: it is not kept. */
+/* A cache entry: a new one, or the least recently used. NULL: do not cache. */
 static kept *place(mo_masks *c, mo_machine *m)
 {
     if (c->count < c->space) {

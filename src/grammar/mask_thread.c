@@ -8,18 +8,18 @@
 #include "base/thread.h"
 #include "base/wait.h"
 
-/* How long a step waits for masks that are late, all of them together. Most take microseconds (bench/RESULTS.md); the first of
- * a vocabulary's strings takes tens of milliseconds. */
+/* How long a step waits for late masks in total. Most take microseconds (bench/RESULTS.md); the first mask
+   for a vocabulary's strings takes tens of milliseconds. */
 enum { PATIENCE_NS = 2000000 };
 
 struct mo_mask_thread {
-    pid_t process; /* whose thread it is: after fork() the child has none */
+    pid_t process; /* the process that started the thread: after fork() the child has no thread */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wanted, made;
-    /* Under the lock: */
+    /* Protected by the lock: */
     mo_mask *first, *last;
-    const mo_mask *told; /* whose ready() is being called */
+    const mo_mask *told; /* the mask whose ready() is being called */
     bool closing;
 };
 
@@ -72,7 +72,7 @@ mo_status mo_mask_thread_open(mo_mask_thread **out, mo_error *err)
     pthread_cond_init(&m->wanted, NULL);
     mo_cond_init(&m->made);
     if (mo_thread_start(&m->thread, "masks", run, m) != 0) {
-        m->process = 0; /* there is none to wait for */
+        m->process = 0; /* there is no thread to join */
         mo_mask_thread_close(m);
         return mo_fail(err, MO_ENOMEM, "cannot start a thread for the masks of grammars");
     }

@@ -8,7 +8,7 @@
 
 enum { STRINGS = 64 };
 
-/* Strings that end free text: as texts, and as tokens. */
+/* Strings that end free text, as texts and as tokens. */
 typedef struct ends {
     const char *texts[STRINGS];
     size_t text_count;
@@ -37,7 +37,7 @@ static mo_status sort_out(const mo_tokenizer *t, const char *const *strings, siz
     return MO_OK;
 }
 
-/* Free text, in rules named `name`, before `next` (NULL: nothing has to follow). */
+/* Writes rules named `name` for free text before `next` (NULL: nothing must follow). */
 static mo_status write_free(mo_bytes *w, const ends *e, const char *name, const char *next, mo_error *err)
 {
     mo_bytes others = {0};
@@ -65,7 +65,7 @@ static void write_mark(mo_bytes *w, const mo_tokenizer *t, const char *text)
     }
 }
 
-/* Rule mo-answer: a thought, which the prompt may have begun, and the answer with its marks. */
+/* Rule mo-answer: the reasoning, which the prompt may have begun, and the answer with its marks. */
 static mo_status write_answer(mo_bytes *w, const mo_tokenizer *t, const mo_answer_form *form,
                               const char *inner, mo_error *err)
 {

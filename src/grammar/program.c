@@ -6,13 +6,13 @@
 #include "base/array.h"
 #include "base/status.h"
 
-enum { MOST = UINT32_MAX / 4 }; /* bytes of literals, and targets of choices */
+enum { MOST = UINT32_MAX / 4 }; /* maximum bytes of literals, and targets of choices */
 
 typedef struct compiler {
     mo_program *p;
-    uint32_t *waiting; /* entries that are named and not compiled yet */
+    uint32_t *waiting; /* entries that are referenced but not compiled yet */
     uint32_t waiting_count;
-    bool *wanted; /* of every entry */
+    bool *wanted; /* one flag per entry */
     mo_status status;
     mo_error *err;
 } compiler;
@@ -54,7 +54,7 @@ static uint32_t add_node(compiler *c, mo_node node)
     return p->node_count++;
 }
 
-/* ---- Parts ---- */
+/* ---- Nodes ---- */
 
 static uint32_t compile(compiler *c, const mo_syntax *x, uint32_t next);
 static uint32_t compile_some(compiler *c, const mo_syntax *x, uint32_t next);
@@ -108,8 +108,8 @@ static uint32_t set(compiler *c, uint32_t number, uint32_t next)
     return add_node(c, (mo_node){MO_NODE_SET, next, {.set = number}});
 }
 
-/* The item repeated, and never empty: where it can be, that makes no difference to what matches, and it keeps the
- * machine from going round without consuming anything. */
+/* A repetition of the item's non-empty matches. This matches the same texts, and the machine cannot loop
+   without consuming input. */
 static uint32_t repeat(compiler *c, const mo_syntax *item, int32_t min, int32_t max, uint32_t next)
 {
     if (max == 1) {
@@ -142,7 +142,7 @@ static uint32_t alternatives(compiler *c, const mo_syntax *x, uint32_t next,
     return entry;
 }
 
-/* The node that x begins with when `next` follows it. */
+/* The first node of x when `next` follows. */
 static uint32_t compile(compiler *c, const mo_syntax *x, uint32_t next)
 {
     if (c->status != MO_OK) {
@@ -167,11 +167,11 @@ static uint32_t compile(compiler *c, const mo_syntax *x, uint32_t next)
     return 0;
 }
 
-/* A sequence of which something is not empty: `full` is what follows once something was there, `some` what follows as
- * long as nothing was. */
+/* A sequence that must not match the empty text. `full` follows after something was matched, `some` while
+   nothing was. */
 static uint32_t sequence_some(compiler *c, const mo_syntax *x, uint32_t next)
 {
-    uint32_t full = next, some = choice(c, NULL, 0); /* nowhere */
+    uint32_t full = next, some = choice(c, NULL, 0); /* dead end */
     for (size_t i = x->as.list.count; i > 0; i--) {
         const mo_syntax *item = x->as.list.items[i - 1];
         const uint32_t here = compile_some(c, item, full);
@@ -182,7 +182,7 @@ static uint32_t sequence_some(compiler *c, const mo_syntax *x, uint32_t next)
     return some;
 }
 
-/* The same for x when it is not empty. */
+/* The first node of x without its empty match. */
 static uint32_t compile_some(compiler *c, const mo_syntax *x, uint32_t next)
 {
     if (c->status != MO_OK) {
@@ -205,9 +205,9 @@ static uint32_t compile_some(compiler *c, const mo_syntax *x, uint32_t next)
     return choice(c, NULL, 0);
 }
 
-/* ---- The whole ---- */
+/* ---- The whole program ---- */
 
-/* Bytes between which no literal and no set tells a difference are one class. */
+/* Two bytes are in one class if no literal and no set distinguishes them. */
 static void find_classes(mo_program *p)
 {
     bool begins[257] = {true};

@@ -1,9 +1,9 @@
-/* Program: a grammar compiled to nodes that a machine (machine.h) runs over bytes. Constant once made: any thread may
- * read it.
- *
- * A node consumes something (a literal's bytes, a character of a set, a token) and goes on to another, or it only says
- * where to go on: in a rule, in one of several places, in a loop's body, or back. Where to go on after a rule or a body
- * is on the machine's stack, so recursion and counted repetition take no nodes of their own. */
+/* Program: a grammar compiled to nodes, which a machine (machine.h) runs over bytes. Constant after creation:
+   any thread may read it.
+
+   A node either consumes something (the bytes of a literal, a character of a set, a token) and continues at
+   another node, or it only branches: to a rule, an alternative, the body of a loop, or back. The return from
+   a rule or body is on the machine's stack, so recursion and counted repetition need no extra nodes. */
 #ifndef MO_GRAMMAR_PROGRAM_H
 #define MO_GRAMMAR_PROGRAM_H
 
@@ -31,19 +31,19 @@ typedef struct mo_node {
         } literal;
         uint32_t set;
         const mo_token_match *token;
-        uint32_t call; /* entry into the table of rules */
+        uint32_t call; /* index into `entries` */
         struct {
             uint32_t at, count; /* in the program's targets */
         } choice;
         struct {
-            uint32_t body; /* never empty; ends with a return */
+            uint32_t body; /* never matches the empty text; ends with a return */
             int32_t min, max;
         } loop;
     } as;
 } mo_node;
 
 typedef struct mo_program {
-    mo_syntax_grammar syntax; /* its arena and sets are the program's */
+    mo_syntax_grammar syntax; /* owns arena and sets */
     mo_node *nodes;
     uint32_t node_count;
     size_t node_space;
@@ -53,16 +53,16 @@ typedef struct mo_program {
     uint8_t *bytes;
     uint32_t byte_count;
     size_t byte_space;
-    uint32_t *entries; /* two for each rule: the node it begins with, and that of what it can be but empty */
-    mo_byte_states characters; /* of the sets */
+    uint32_t *entries; /* two for each rule: its first node, and the first node of its non-empty matches */
+    mo_byte_states characters; /* of all sets */
     uint8_t classes[256];      /* bytes of one class are equivalent */
     uint8_t class_bytes[256];  /* one byte of each class */
     int class_count;
     uint32_t start;
-    bool counts; /* some loop counts further than 1 */
+    bool counts; /* a loop counts further than 1 */
 } mo_program;
 
-/* Compiles what was parsed and takes it over, also on failure. MO_EINVAL: it is too large. */
+/* Compiles a parsed grammar and takes ownership of it, also on failure. MO_EINVAL: it is too large. */
 mo_status mo_program_make(mo_syntax_grammar *syntax, mo_program *out, mo_error *err);
 void mo_program_free(mo_program *p);
 

@@ -15,7 +15,7 @@ typedef struct regex {
     mo_bytes *out;
     const char *any;
     int depth;
-    const char *why; /* NULL: all is well so far */
+    const char *why; /* NULL: no error so far */
     bool malformed;
 } regex;
 
@@ -78,7 +78,7 @@ static bool read_hex(regex *r, int digits, uint32_t *out)
     return true;
 }
 
-/* After a backslash: one character, or a named set, which is added (*named). */
+/* After a backslash: reads one character, or adds a named set (*named). */
 static bool read_escape(regex *r, mo_charset *set, bool in_class, uint32_t *c, bool *named)
 {
     const uint8_t e = *r->p;
@@ -172,7 +172,7 @@ static bool read_class(regex *r, mo_charset *set)
             if (!ok) {
                 return false;
             }
-            if (named) { /* [a-\d]: the three of them */
+            if (named) { /* [a-\d] is three members */
                 if (!add(r, set, '-', '-')) {
                     return false;
                 }
@@ -191,9 +191,9 @@ static bool read_class(regex *r, mo_charset *set)
     return mo_charset_settle(set, inverted) || cannot(r, no_memory);
 }
 
-/* ---- What is written ---- */
+/* ---- Writing ---- */
 
-/* Characters that a JSON string holds as escapes. */
+/* Characters that are escaped in a JSON string. */
 static const struct {
     uint32_t c;
     const char *text;
@@ -211,7 +211,7 @@ static void write_range(regex *r, uint32_t low, uint32_t high)
     }
 }
 
-/* A settled set: what is written as it is, and escapes. */
+/* Writes a finished set: its literal characters and its escapes. */
 static void write_set(regex *r, const mo_charset *set)
 {
     mo_bytes_print(r->out, "([");
@@ -285,7 +285,7 @@ static bool read_quantifier(regex *r)
         break;
     default: return true;
     }
-    r->p += *r->p == '?'; /* how much is taken first makes no difference to what matches */
+    r->p += *r->p == '?'; /* a lazy quantifier matches the same texts */
     return true;
 }
 

@@ -9,7 +9,7 @@
 #include "grammar/gbnf.h"
 #include "grammar/schema_value.h"
 
-/* Checked before the parser, which goes down once for every level. */
+/* Checked before parsing, because the parser recurses once per level. */
 static mo_status check_depth(const char *json, size_t length, mo_error *err)
 {
     const size_t deep = mo_nesting_beyond(json, length, 2 * MO_SCHEMA_DEPTH);
@@ -33,7 +33,7 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
     }
     *out = mo_json_load(json, length, flags, &e, &no_memory);
     if (!*out && !no_memory &&
-        json_error_code(&e) == json_error_numeric_overflow) { /* 2^64 as a bound, say */
+        json_error_code(&e) == json_error_numeric_overflow) { /* for example 2^64 as a bound */
         *out = mo_json_load(json, length, flags | JSON_DECODE_INT_AS_REAL, &e, &no_memory);
     }
     if (*out) {
@@ -46,7 +46,7 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
                    e.text);
 }
 
-/* A schema can refer to itself with nothing in between. */
+/* A schema may directly refer to itself. */
 static mo_status check_rules(const mo_bytes *w, const char *prefix, mo_error *err)
 {
     mo_syntax_grammar syntax;

@@ -2,12 +2,13 @@
 
 typedef struct array {
     json_t *first; /* a list of schemas for the first items; NULL: none */
-    json_t *rest;  /* the schema of the others; NULL: anything */
+    json_t *rest;  /* the schema of further items; NULL: any value */
     const char *first_key, *rest_key;
     int64_t min, max; /* max -1: none */
 } array;
 
-/* Draft 2020 has prefixItems and items; before it, items was either, with additionalItems for the others. */
+/* Draft 2020 has prefixItems and items. Before, items was one of the two, with additionalItems for further
+   items. */
 static mo_status read(mo_schema_rules *s, const json_t *schema, array *a)
 {
     json_t *items = json_object_get(schema, "items");
@@ -33,7 +34,7 @@ static mo_status read(mo_schema_rules *s, const json_t *schema, array *a)
     return status;
 }
 
-/* The tuple: all its items, up to the maximum. */
+/* Writes all items of the tuple, up to the maximum. */
 static mo_status write_first(mo_schema_rules *s, const array *a, const char *ws, mo_bytes *out,
                              int64_t *count)
 {
@@ -64,14 +65,14 @@ static void write_times(mo_bytes *out, int64_t min, int64_t max)
     mo_bytes_print(out, "}");
 }
 
-/* What may follow `count` items of a tuple. */
+/* Writes what may follow `count` items of a tuple. */
 static mo_status write_others(mo_schema_rules *s, const array *a, int64_t count, const char *ws,
                               mo_bytes *out)
 {
     char rule[MO_RULE_NAME];
     const int64_t min = a->min > count ? a->min - count : 0;
     int64_t max = a->max >= 0 ? a->max - count : -1;
-    if (json_is_false(a->rest) || (a->first && !a->rest)) { /* none, or none required */
+    if (json_is_false(a->rest) || (a->first && !a->rest)) { /* no further items, or none required */
         if (min > 0 && json_is_false(a->rest)) {
             return mo_schema_wrong(s, "minItems", "is greater than the number of allowed items");
         }

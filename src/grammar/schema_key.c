@@ -1,6 +1,6 @@
-/* The names taken are a tree of characters. In each of its nodes a name may leave the tree, after which anything may follow, or
- * go on to a child, or end, if no name that is taken ends there. Such names are written without escapes, with which every name
- * could be written in other ways. */
+/* The taken names form a tree of characters. In each node a name may leave the tree and continue with any
+   characters, go on to a child, or end if no taken name ends there. Names are written without escapes,
+   because with escapes every name could be written in several ways. */
 #include "grammar/schema_key.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void put(place *tree, int *count, const char *name)
     int at = 0;
     for (size_t i = 0, n; i < length; i += n) {
         n = mo_utf8_length((const uint8_t *)name + i, length - i);
-        if (n == 0) { /* jansson has let none through */
+        if (n == 0) { /* jansson rejects such names */
             return;
         }
         const uint32_t c = mo_utf8_decode((const uint8_t *)name + i, n);
@@ -54,7 +54,7 @@ static mo_status write_place(mo_schema_rules *s, const place *tree, int at, cons
     for (int c = tree[at].child; c; c = tree[c].sibling) {
         const uint32_t character = tree[c].character;
         if (character < 0x20 || character == '"' || character == '\\') {
-            continue; /* cannot be written without an escape */
+            continue; /* needs an escape */
         }
         mo_bytes_print(&body, " | [");
         mo_writer_class_character(&body, character);

@@ -1,4 +1,4 @@
-/* Parts of the schemas are shared, not copied: a schema is known by its address, which is how recursion ends. */
+/* Parts of schemas are shared, not copied: recursion ends because a schema is recognized by its address. */
 #include "grammar/schema_merge.h"
 
 #include <string.h>
@@ -9,12 +9,12 @@ enum { PRODUCT = 64, REFS = 32 };
 
 typedef struct merge {
     mo_schema_rules *s;
-    json_t *to;   /* under construction */
-    bool nothing; /* satisfies both */
+    json_t *to;   /* the merged schema being built */
+    bool nothing; /* no value satisfies both */
     bool no_memory;
 } merge;
 
-static void set(merge *m, const char *key, json_t *value) /* takes the reference over */
+static void set(merge *m, const char *key, json_t *value) /* takes ownership of the reference */
 {
     m->no_memory |= !value || json_object_set_new(m->to, key, value) != 0;
 }
@@ -24,12 +24,12 @@ static bool is_closed(const json_t *schema)
     return json_is_false(json_object_get(schema, "additionalProperties"));
 }
 
-/* ---- Keys that both have ---- */
+/* ---- Keys of both schemas ---- */
 
 static void merge_bound(merge *m, const char *key, json_t *a, json_t *b)
 {
     if (!json_is_number(a) || !json_is_number(b)) {
-        set(m, key, json_incref(b)); /* malformed, or the truth value of draft 4 */
+        set(m, key, json_incref(b)); /* malformed, or the boolean of draft 4 */
         return;
     }
     const bool least = strncmp(key, "min", 3) == 0 || strcmp(key, "exclusiveMinimum") == 0;
@@ -107,7 +107,7 @@ static json_t *all_of(json_t *a, json_t *b)
     return json_pack("{s:[O,O]}", "allOf", a, b);
 }
 
-/* Properties that only one side names are those of the other's additional ones, which may be none. */
+/* A property that only one side names is an additional property of the other, which may forbid these. */
 static void merge_properties(merge *m, const json_t *a, const json_t *b)
 {
     const json_t *pa = json_object_get(a, "properties"), *pb = json_object_get(b, "properties");
@@ -136,7 +136,7 @@ static void merge_properties(merge *m, const json_t *a, const json_t *b)
     set(m, "properties", both);
 }
 
-/* One of each: all pairs, where they are not too many. */
+/* Merges all pairs of alternatives, if there are not too many. */
 static mo_status merge_choices(merge *m, const char *key, json_t *a, json_t *b)
 {
     if (!json_is_array(a) || !json_is_array(b) || json_array_size(a) * json_array_size(b) > PRODUCT) {
@@ -202,7 +202,7 @@ static mo_status merge_key(merge *m, const char *key, json_t *a, json_t *b)
     return MO_OK;
 }
 
-/* ---- The whole ---- */
+/* ---- Whole schemas ---- */
 
 static mo_status merge_all(merge *m, json_t *a, json_t *b)
 {

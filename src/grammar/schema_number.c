@@ -8,7 +8,7 @@
 
 enum { LISTED = 1000, REMAINDERS = 64, DIGITS = 15 };
 
-static const double beyond = 1e15; /* numbers are shorter than that where nothing bounds them */
+static const double beyond = 1e15; /* limit of numbers without bounds */
 
 typedef struct limits {
     bool has_low, has_high, above_low, below_high;
@@ -24,7 +24,7 @@ static mo_status number_of(mo_schema_rules *s, const json_t *schema, const char 
     return MO_OK;
 }
 
-/* minimum or maximum with the exclusive one, which draft 4 wrote as a separate boolean. */
+/* Reads minimum or maximum and the exclusive bound, which draft 4 wrote as a separate boolean. */
 static mo_status one_side(mo_schema_rules *s, const json_t *schema, const char *key,
                           const char *exclusive_key, int sign, bool *has, double *at, bool *exclusive)
 {
@@ -67,7 +67,7 @@ static mo_status read_limits(mo_schema_rules *s, const json_t *schema, limits *l
 
 /* ---- Integers ---- */
 
-/* The whole numbers within the limits; false when there are none. */
+/* The integers within the limits. False if there are none. */
 static bool whole_limits(const limits *l, int64_t *low, int64_t *high)
 {
     const double most = 9.2e18;
@@ -109,7 +109,7 @@ static void write_integers(mo_bytes *out, int64_t low, int64_t high, const char 
     }
 }
 
-/* Whether at most `left` digits more can make a remainder 0: bit r of alive[left]. */
+/* Can at most `left` more digits make a remainder 0? Bit r of alive[left]. */
 static void find_alive(int64_t k, bool alive[DIGITS][REMAINDERS])
 {
     for (int left = 0; left < DIGITS; left++) {
@@ -122,7 +122,7 @@ static void find_alive(int64_t k, bool alive[DIGITS][REMAINDERS])
     }
 }
 
-/* Rules for what may follow digits whose remainder is known, and after which `left` others may come. */
+/* Writes rules for the digits after a known remainder, when `left` more digits may follow. */
 static mo_status write_remainders(mo_schema_rules *s, int64_t k, const char *base,
                                   bool alive[DIGITS][REMAINDERS])
 {
@@ -136,7 +136,7 @@ static mo_status write_remainders(mo_schema_rules *s, int64_t k, const char *bas
                 continue;
             }
             for (int64_t first = 0; first < 10 && first < k && left > 0; first++) {
-                const int64_t to = (r * 10 + first) % k; /* so do all digits that differ by k */
+                const int64_t to = (r * 10 + first) % k; /* the same for all digits that differ by k */
                 if (!alive[left - 1][to]) {
                     continue;
                 }
@@ -160,7 +160,7 @@ static mo_status write_remainders(mo_schema_rules *s, int64_t k, const char *bas
 static mo_status write_multiples(mo_schema_rules *s, const limits *l, int64_t k, int64_t low, int64_t high,
                                  mo_bytes *out)
 {
-    const int64_t first = low >= 0 ? (low + k - 1) / k : low / k; /* in units of k */
+    const int64_t first = low >= 0 ? (low + k - 1) / k : low / k; /* in multiples of k */
     const int64_t last = high >= 0 ? high / k : -((-high + k - 1) / k);
     int zeros = 0;
     int64_t power = 1;
@@ -257,7 +257,7 @@ static mo_status write_decimals(mo_schema_rules *s, const limits *l, int digits,
     return MO_OK;
 }
 
-/* 0.1, 0.01, ...: how many digits that are; 0: it is none of them. */
+/* The number of digits for 0.1, 0.01, ...; 0 for other values. */
 static int digits_of(double multiple)
 {
     double power = 1;

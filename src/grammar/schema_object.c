@@ -22,8 +22,8 @@ typedef struct object {
     json_t *schema;
     member *members;
     size_t count, space, required;
-    json_t *extra;           /* the schema of additional properties; NULL: there are none */
-    char pair[MO_RULE_NAME]; /* the rule of an additional property */
+    json_t *extra;           /* the schema of additional properties; NULL: not allowed */
+    char pair[MO_RULE_NAME]; /* the rule for an additional property */
     char ws[MO_RULE_NAME];
 } object;
 
@@ -60,7 +60,7 @@ static mo_status read_required(object *o)
 {
     json_t *required = json_object_get(o->schema, "required");
     mo_status status = MO_OK;
-    if (json_is_boolean(required)) { /* draft 3 wrote it inside the property */
+    if (json_is_boolean(required)) { /* draft 3 wrote it in the property */
         return MO_OK;
     }
     if (required && !json_is_array(required)) {
@@ -75,7 +75,7 @@ static mo_status read_required(object *o)
         while (k < o->count && strcmp(o->members[k].name, name) != 0) {
             k++;
         }
-        if (k == o->count) { /* one of the additional ones */
+        if (k == o->count) { /* an additional property */
             json_t *extra = json_object_get(o->schema, "additionalProperties");
             if (json_is_false(extra)) {
                 return mo_schema_wrong(o->s, "required", "'%.100s' is required but not allowed", name);
@@ -93,7 +93,6 @@ static mo_status read_required(object *o)
     return status;
 }
 
-/* Properties that can never be. */
 static void drop_impossible(object *o)
 {
     size_t kept = 0;
@@ -138,7 +137,7 @@ static mo_status key_of_names(object *o, json_t *names, char key[MO_RULE_NAME])
     return status;
 }
 
-/* A map whose names match a pattern. */
+/* Handles patternProperties: names of the map match a pattern. */
 static mo_status pattern_pair(object *o, json_t *patterns)
 {
     void *only = json_object_iter(patterns);
@@ -201,7 +200,7 @@ static mo_status write_extra(object *o)
         status = status == MO_OK ? mo_schema_key(o->s, taken, o->count, key, &possible) : status;
         free(taken);
         if (status != MO_OK || !possible) {
-            o->extra = NULL; /* an object without any is valid too */
+            o->extra = NULL; /* an object without additional properties is still valid */
             return status;
         }
     }
@@ -242,8 +241,8 @@ static mo_status write_member(object *o, member *m)
     return status;
 }
 
-/* At least one of the members low to high - 1, which are optional. Halves keep it short and flat, however many there are: behind any
- * of them, as many commas may follow as there are levels. */
+/* Writes at least one of the optional members low to high - 1. Splitting in halves keeps the rules short and
+   flat. After any member, the number of possible commas is the number of levels. */
 static mo_status write_some(object *o, size_t low, size_t high, char name[MO_RULE_NAME])
 {
     if (high - low == 1) {
@@ -263,7 +262,8 @@ static mo_status write_some(object *o, size_t low, size_t high, char name[MO_RUL
     return mo_schema_define(o->s, name, &body);
 }
 
-/* With a required one the commas are known: those before it bring their own behind them, those after it in front. */
+/* With a required member the commas are known: members before it are followed by one, members after it begin
+   with one. */
 static mo_status write_around_required(object *o, mo_bytes *out)
 {
     bool past = false;
@@ -303,7 +303,8 @@ static mo_status write_optional(object *o, mo_bytes *out)
     return status;
 }
 
-/* minProperties and maxProperties. Names of a map may repeat, so no more than one can be promised. */
+/* Handles minProperties and maxProperties. Names in a map may repeat, so only one property can be
+   required. */
 static mo_status write_map(object *o, mo_bytes *out)
 {
     int64_t min, max;
@@ -334,7 +335,7 @@ static mo_status write_map(object *o, mo_bytes *out)
     return MO_OK;
 }
 
-/* With named properties the numbers hold by themselves, or not at all. */
+/* With named properties the counts either always hold or cannot be enforced. */
 static mo_status check_counts(object *o)
 {
     int64_t min, max;

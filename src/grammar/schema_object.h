@@ -4,7 +4,7 @@
 
 #include "grammar/schema_rules.h"
 
-/* Writes what such an object looks like. */
+/* Writes the rule text for an object. */
 mo_status mo_schema_object(mo_schema_rules *s, json_t *schema, mo_bytes *out);
 
 #endif

@@ -68,7 +68,7 @@ static int hex(char c)
                                   : -1;
 }
 
-/* One part of a JSON pointer in a URI, decoded in place. */
+/* Decodes one part of a JSON pointer in a URI in place. */
 static void decode(char *part)
 {
     char *to = part;

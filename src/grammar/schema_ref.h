@@ -4,10 +4,10 @@
 
 #include "grammar/schema_rules.h"
 
-/* The schema that the `$ref` of a schema means (borrowed); the path becomes its own. The schema has one. */
+/* The schema that `$ref` points to (borrowed); the path is set to it. The schema must have a `$ref`. */
 mo_status mo_schema_resolve(mo_schema_rules *s, const json_t *schema, json_t **out);
 
-/* Says something about a value: not a description, a title, a default, ... */
+/* Does the key restrict the value? False for a description, title, default, ... */
 bool mo_schema_asserts(const char *key);
 
 #endif

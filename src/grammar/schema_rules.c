@@ -18,7 +18,7 @@ static size_t down(mo_schema_rules *s, const char *key, size_t length)
 {
     const size_t before = s->path_length;
     char *to = s->path;
-    for (size_t i = 0; i <= length; i++) { /* as JSON pointers write it */
+    for (size_t i = 0; i <= length; i++) { /* escaped as in JSON pointers */
         const char c = i == 0 ? '/' : key[i - 1];
         const char *text = i > 0 && c == '~' ? "~0" : i > 0 && c == '/' ? "~1" : NULL;
         for (size_t k = 0; k < (text ? 2u : 1u); k++, s->path_length++) {
@@ -89,7 +89,7 @@ mo_status mo_schema_count(mo_schema_rules *s, const json_t *schema, const char *
             return mo_schema_wrong(s, key, "expected a non-negative integer");
         }
     }
-    *out = number < INT32_MAX - 1 ? (int64_t)number : INT32_MAX - 1; /* more is never reached */
+    *out = number < INT32_MAX - 1 ? (int64_t)number : INT32_MAX - 1; /* larger counts are unreachable */
     return MO_OK;
 }
 
@@ -124,7 +124,7 @@ mo_status mo_schema_define(mo_schema_rules *s, const char *name, mo_bytes *body)
 json_t *mo_schema_keep(mo_schema_rules *s, json_t *schema)
 {
     if (schema && (!s->made || json_array_append_new(s->made, schema) != 0)) {
-        return NULL; /* jansson has dropped it */
+        return NULL; /* jansson has released it */
     }
     return schema;
 }
@@ -132,12 +132,12 @@ json_t *mo_schema_keep(mo_schema_rules *s, json_t *schema)
 /* ---- Common rules ---- */
 
 static const struct {
-    const char *name, *text; /* @ stands for the prefix and '-' */
-    mo_common_rule needs[4]; /* ends with MO_COMMON_RULES, where fewer than four */
+    const char *name, *text; /* @ is replaced by the prefix and '-' */
+    mo_common_rule needs[4]; /* ends with MO_COMMON_RULES if fewer than four */
 } common[MO_COMMON_RULES] = {
-    /* Bounded, or a model may go on with blanks for ever. */
+    /* Bounded, because a model might write blanks forever. */
     [MO_RULE_WS] = {"ws", "(\" \" | \"\\n\" [ \\t]{0,20})?", {MO_COMMON_RULES}},
-    /* One character: halves of surrogate pairs only together, and no NUL, which many readers refuse. */
+    /* One character. Surrogates only in pairs, and no NUL, which many parsers reject. */
     [MO_RULE_CHAR] =
         {"char",
          "[^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" (\"000\" [1-9a-fA-F] | \"00\" [1-9a-fA-F] "

@@ -19,7 +19,7 @@
 #define BYTE    "(\"25\" [0-5] | \"2\" [0-4] [0-9] | \"1\" [0-9]{2} | [1-9] [0-9] | [0-9])"
 #define URI_ONE "([a-zA-Z0-9._~!$&'()*+,;=:@-] | \"%\" [0-9a-fA-F]{2})"
 
-/* Every text of these is valid; leap days, leap seconds and rare forms are left out. */
+/* All texts of these rules are valid; leap days, leap seconds and rare forms are excluded. */
 static const struct {
     const char *name, *text;
 } formats[] = {
@@ -56,7 +56,7 @@ static mo_status text_of(mo_schema_rules *s, const json_t *schema, const char *k
     return value && !*out ? mo_schema_wrong(s, key, "expected a string") : MO_OK;
 }
 
-/* *done: the pattern was written. */
+/* *done: a pattern was written. */
 static mo_status write_pattern(mo_schema_rules *s, const char *pattern, mo_bytes *out, bool *done)
 {
     char any[MO_RULE_NAME];
@@ -75,7 +75,7 @@ static mo_status write_pattern(mo_schema_rules *s, const char *pattern, mo_bytes
     return status;
 }
 
-/* With a pattern or a format the others are not enforced. */
+/* Notes keys that are not enforced together with a pattern or format. */
 static mo_status note_others(mo_schema_rules *s, const json_t *schema, const char *chosen)
 {
     static const char *const keys[] = {"minLength", "maxLength", "format"};

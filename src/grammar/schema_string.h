@@ -4,7 +4,7 @@
 
 #include "grammar/schema_rules.h"
 
-/* Writes what such a string looks like, with its quotes, as alternatives. */
+/* Writes the rule text for a string with its quotes, as alternatives. */
 mo_status mo_schema_string(mo_schema_rules *s, const json_t *schema, mo_bytes *out);
 
 #endif

@@ -15,7 +15,7 @@ static unsigned type_of(const char *name)
     return 0;
 }
 
-/* Types that the keys of a schema without a type speak of. */
+/* Types implied by the keys of a schema without `type`. */
 static unsigned implied(const json_t *schema)
 {
     static const struct {
@@ -80,9 +80,9 @@ mo_status mo_schema_type_set(mo_schema_rules *s, const json_t *schema, unsigned 
     return MO_OK;
 }
 
-/* ---- Excluding each other ---- */
+/* ---- Exclusive schemas ---- */
 
-/* Follows references, quietly; NULL: it leads nowhere. */
+/* Follows references without reporting errors. NULL: not found. */
 static const json_t *target(mo_schema_rules *s, const json_t *schema)
 {
     mo_schema_rules quiet = {.root = s->root};
@@ -113,7 +113,7 @@ static bool allows(const json_t *schema, const json_t *value)
 
 enum { NUMERIC = MO_TYPE_NUMBER | MO_TYPE_INTEGER };
 
-/* Types of the values that a schema lists; all, when it lists none. */
+/* Types of the values that a schema lists; all types if it lists none. */
 static unsigned listed_types(const json_t *schema)
 {
     static const unsigned types[] = {
@@ -129,7 +129,7 @@ static unsigned listed_types(const json_t *schema)
     return constant || list ? some : (unsigned)MO_TYPE_ANY;
 }
 
-/* Both list their values, and none is in both. */
+/* Do both schemas list their values, without a common one? */
 static bool lists_differ(const json_t *a, const json_t *b)
 {
     const json_t *constant = json_object_get(a, "const"), *list = json_object_get(a, "enum");
@@ -159,7 +159,7 @@ static bool requires(const json_t *schema, const char *name)
     return false;
 }
 
-/* a asks for a property that b has no place for. */
+/* Does a require a property that b does not allow? */
 static bool misses(const json_t *a, const json_t *b)
 {
     const json_t *list = json_object_get(a, "required");
@@ -188,10 +188,10 @@ static bool exclude(mo_schema_rules *s, const json_t *a, const json_t *b)
         mo_schema_type_set(&quiet, b, &types_b) != MO_OK) {
         return false;
     }
-    /* A schema without a type may allow any, whatever its other keys are about. */
+    /* A schema without a type may allow any type, whatever its other keys restrict. */
     types_a = (json_object_get(a, "type") ? types_a : (unsigned)MO_TYPE_ANY) & listed_types(a);
     types_b = (json_object_get(b, "type") ? types_b : (unsigned)MO_TYPE_ANY) & listed_types(b);
-    types_a |= types_a & NUMERIC ? NUMERIC : 0u; /* 1 may be either */
+    types_a |= types_a & NUMERIC ? NUMERIC : 0u; /* 1 may be an integer or a number */
     types_b |= types_b & NUMERIC ? NUMERIC : 0u;
     if (!(types_a & types_b)) {
         return true;

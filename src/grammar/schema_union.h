@@ -1,4 +1,4 @@
-/* Schema union: which types of values a schema allows, and whether schemas exclude each other. */
+/* Schema union: the types that a schema allows, and whether schemas exclude each other. */
 #ifndef MO_GRAMMAR_SCHEMA_UNION_H
 #define MO_GRAMMAR_SCHEMA_UNION_H
 
@@ -16,10 +16,10 @@ enum {
     MO_TYPE_ANY = 127,
 };
 
-/* As `type` and `nullable` say; without a type, those that other keys speak of, or any. */
+/* Reads `type` and `nullable`. Without a type: the types that other keys imply, or all. */
 mo_status mo_schema_type_set(mo_schema_rules *s, const json_t *schema, unsigned *out);
 
-/* No value satisfies two of the schemas, as far as can be seen from types and constants. */
+/* Is there no value that satisfies two of the schemas? Decided by types and constants only. */
 bool mo_schema_disjoint(mo_schema_rules *s, const json_t *list);
 
 #endif

@@ -17,7 +17,7 @@ enum { ENUM = 20000 };
 
 struct mo_schema_seen {
     const json_t *schema;
-    int number; /* of its rule */
+    int number; /* number of its rule */
 };
 
 /* ---- Schemas that have a rule ---- */
@@ -40,7 +40,7 @@ static mo_schema_seen *find(const mo_schema_rules *s, const json_t *schema)
 static mo_status remember(mo_schema_rules *s, const json_t *schema, int number)
 {
     if (!s->seen) {
-        s->seen_space = 2 * MO_SCHEMA_VISITS + 64; /* never more than visits */
+        s->seen_space = 2 * MO_SCHEMA_VISITS + 64; /* number of visits is the maximum */
         s->seen = calloc(s->seen_space, sizeof *s->seen);
         if (!s->seen) {
             return mo_schema_no_memory(s);
@@ -79,7 +79,7 @@ static mo_status write_constant(mo_schema_rules *s, const json_t *value, const c
     return MO_OK;
 }
 
-/* Values that are listed are taken as they are. */
+/* Notes keys beside `enum` that are not enforced: listed values are not checked. */
 static mo_status note_beside_enum(mo_schema_rules *s, const json_t *schema)
 {
     static const char *const keys[] = {
@@ -127,7 +127,7 @@ static mo_status note_unsupported(mo_schema_rules *s, const json_t *schema, unsi
 {
     static const struct {
         const char *key;
-        unsigned types; /* of values that it says something about */
+        unsigned types; /* types that the key restricts */
     } keys[] = {
         {"not", ~0u},
         {"if", ~0u},
@@ -194,7 +194,7 @@ static bool asserts(const json_t *schema)
     return false;
 }
 
-/* The schema without a key (borrowed); NULL when memory is out. */
+/* The schema without a key (borrowed). NULL when out of memory. */
 static json_t *without(mo_schema_rules *s, json_t *schema, const char *key)
 {
     json_t *rest = json_copy(schema);
@@ -242,7 +242,7 @@ static mo_status write_all(mo_schema_rules *s, json_t *schema, mo_bytes *out)
         mo_schema_down(s, "allOf");
         mo_schema_down_index(s, i);
         status = mo_schema_merge(s, all, json_array_get(list, i), &all);
-        if (status == MO_OK) { /* a reference may have changed it */
+        if (status == MO_OK) { /* a reference may have changed the path */
             memcpy(s->path, path, sizeof path);
             s->path_length = before;
         }
@@ -250,7 +250,7 @@ static mo_status write_all(mo_schema_rules *s, json_t *schema, mo_bytes *out)
     return status == MO_OK ? write_value(s, all, out) : status;
 }
 
-/* One of several, each with the constraints next to them. */
+/* Writes one of several schemas, each combined with the keys beside the list. */
 static mo_status write_any(mo_schema_rules *s, json_t *schema, const char *key, mo_bytes *out)
 {
     json_t *list = json_object_get(schema, key), *rest = without(s, schema, key);
@@ -355,7 +355,7 @@ mo_status mo_schema_rule(mo_schema_rules *s, json_t *schema, char name[MO_RULE_N
     mo_schema_name(s, name);
     mo_status status = remember(s, schema, number);
     status = status == MO_OK ? write_value(s, schema, &body) : status;
-    if (status != MO_OK) { /* the path is that of what is wrong */
+    if (status != MO_OK) { /* keep the path of the error */
         free(body.data);
         return status;
     }

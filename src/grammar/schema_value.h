@@ -1,9 +1,10 @@
-/* Schema value: any schema, by its references, unions, enumerations and types. mo_schema_rule() (schema_rules.h) is here. */
+/* Schema value: any schema: references, unions, enumerations and types. Defines mo_schema_rule()
+   (schema_rules.h). */
 #ifndef MO_GRAMMAR_SCHEMA_VALUE_H
 #define MO_GRAMMAR_SCHEMA_VALUE_H
 
 #include "grammar/schema_rules.h"
 
-void mo_schema_forget(mo_schema_rules *s); /* frees which schemas were seen */
+void mo_schema_forget(mo_schema_rules *s); /* frees the table of known schemas */
 
 #endif

@@ -75,7 +75,6 @@ static bool grow_table(mo_stacks *s)
     return true;
 }
 
-/* Space for one more set with this many frames. */
 static bool reserve(mo_stacks *s, uint32_t frames)
 {
     return mo_array_reserve(&s->frames, &s->frame_space, s->frame_count + frames, sizeof *s->frames) &&
@@ -83,7 +82,7 @@ static bool reserve(mo_stacks *s, uint32_t frames)
            (s->set_count < s->table_mask / 2 || grow_table(s));
 }
 
-/* The number of the set of these frames, which are sorted and differ. */
+/* The number of the set of these frames, which are sorted and distinct. */
 static uint32_t intern(mo_stacks *s, const mo_frame *frames, uint32_t count)
 {
     const uint32_t hash = hash_of(frames, count);
@@ -106,7 +105,7 @@ static uint32_t intern(mo_stacks *s, const mo_frame *frames, uint32_t count)
     if (!reserve(s, count)) {
         return fail(s, MO_ENOMEM);
     }
-    at = hash & s->table_mask; /* the table may be another */
+    at = hash & s->table_mask; /* the table may have been replaced */
     while (s->table[at] != MO_STACKS_NONE) {
         at = (at + 1) & s->table_mask;
     }
@@ -165,7 +164,7 @@ uint32_t mo_stacks_unite(mo_stacks *s, uint32_t a, uint32_t b)
     }
     const size_t begin = s->scratch_used;
     uint32_t i = 0, k = 0;
-    /* The arrays may move in the recursion: frames are copied out of them. */
+    /* The recursion may move the arrays, so frames are copied. */
     while (s->failed == MO_OK && (i < s->sets[a].count || k < s->sets[b].count)) {
         const mo_frame *x = &s->frames[s->sets[a].at + i], *y = &s->frames[s->sets[b].at + k];
         const int order = i == s->sets[a].count ? 1 : k == s->sets[b].count ? -1 : compare(x, y);
@@ -220,7 +219,7 @@ uint32_t mo_stacks_gathered(mo_stacks *s, size_t begin)
         for (i++; i < end && compare(&frame, &s->scratch[i]) == 0; i++) {
             const uint32_t below = s->scratch[i].below;
             if (below != s->scratch[i - 1].below && frame.node != MO_FRAME_END) {
-                if (s->scratch_used == inner) { /* the first that differs brings the one before */
+                if (s->scratch_used == inner) { /* the first difference also adds the frame before */
                     mo_stacks_gather(s, frame.below);
                 }
                 mo_stacks_gather(s, below);

@@ -37,21 +37,21 @@ uint32_t mo_syntax_set(mo_syntax_grammar *g, mo_charset *set)
     return g->set_count++;
 }
 
-/* ---- What may be empty, and left recursion ---- */
+/* ---- Empty matches and left recursion ---- */
 
 enum { UNSEEN, OPEN, DONE };
 
 typedef struct check {
     mo_syntax_grammar *g;
-    uint8_t *seen; /* of every rule */
-    int levels;    /* of C's stack */
+    uint8_t *seen; /* one per rule */
+    int levels;    /* recursion depth */
     mo_error *err;
 } check;
 
 static mo_status visit_rule(check *c, uint32_t rule);
 
-/* Whether x may be empty. Looks at what x can begin with and at no more, so a rule that is met again while it is being
- * looked at can begin with itself. */
+/* May x match the empty text? Visits only what x can begin with, so a rule that is reached while it is being
+   visited can begin with itself. */
 static mo_status visit(check *c, const mo_syntax *x, bool *nullable)
 {
     mo_status status = MO_OK;
@@ -110,7 +110,7 @@ static mo_status visit_rule(check *c, uint32_t rule)
     return status;
 }
 
-/* Writes the flag of every node; rules have theirs. */
+/* Sets the flags of all nodes; those of rules are known. */
 static bool settle(const mo_syntax_grammar *g, mo_syntax *x)
 {
     bool all = true, any = false;

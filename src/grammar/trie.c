@@ -22,7 +22,7 @@ static size_t common(mo_text a, mo_text b)
     return n;
 }
 
-/* Nodes that the tokens make: every byte that is not shared with the token before. */
+/* The number of nodes for the tokens: all bytes not shared with the previous token. */
 static size_t count_nodes(const mo_tokenizer *tokenizer, const int32_t *tokens, uint32_t count)
 {
     mo_text last = {"", 0};
@@ -38,7 +38,7 @@ static size_t count_nodes(const mo_tokenizer *tokenizer, const int32_t *tokens, 
 bool mo_trie_make(mo_trie *t, const mo_tokenizer *tokenizer, const int32_t *tokens, uint32_t count)
 {
     const size_t nodes = count_nodes(tokenizer, tokens, count);
-    uint32_t open[MO_TRIE_DEPTH]; /* the nodes above the one that is made */
+    uint32_t open[MO_TRIE_DEPTH]; /* the nodes above the current one */
     size_t depth = 0;
     mo_text last = {"", 0};
     *t = (mo_trie){0};
@@ -60,7 +60,7 @@ bool mo_trie_make(mo_trie *t, const mo_tokenizer *tokenizer, const int32_t *toke
         for (; depth < piece.length; depth++) {
             t->bytes[t->count] = (uint8_t)piece.data[depth];
             t->depths[t->count] = (uint16_t)depth;
-            t->firsts[t->count] = i; /* those above the last have none: the next node begins at i too */
+            t->firsts[t->count] = i; /* if nodes follow, they begin at i too */
             open[depth] = t->count++;
         }
         t->tokens[i] = tokens[i];

@@ -1,5 +1,5 @@
-/* The automaton of Aho and Corasick, over characters: a state is the longest beginning of a string that the text ends with.
- * Every state is a rule that goes on to others, which takes no stack. */
+/* The Aho-Corasick automaton over characters: a state is the longest prefix of a string that the text ends
+   with. Each state is a rule that continues with other rules, which uses no stack. */
 #include "grammar/until.h"
 
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 #include "moraine_server.h"
 
 typedef struct place {
-    uint32_t character; /* that leads to it */
-    int parent;         /* the state before */
-    int back;           /* the longest other beginning that it ends with */
-    bool met;           /* it ends with a whole string */
+    uint32_t character; /* the character that leads to this state */
+    int parent;         /* the previous state */
+    int back;           /* the longest other prefix that this one ends with */
+    bool met;           /* this prefix ends with a complete string */
 } place;
 
 typedef struct automaton {
-    place *states; /* [0] is the beginning */
+    place *states; /* [0] is the initial state */
     int count;
     uint32_t *alphabet;
     int characters;
@@ -35,7 +35,7 @@ static int child(const automaton *a, int state, uint32_t c)
     return -1;
 }
 
-/* Where a character leads. States are in the order of their lengths, so those it falls back to are known. */
+/* The next state. States are sorted by length, so fallback states are known already. */
 static int go(const automaton *a, int state, uint32_t c)
 {
     for (;;) {
@@ -47,7 +47,7 @@ static int go(const automaton *a, int state, uint32_t c)
     }
 }
 
-/* One more character of every string that is long enough. */
+/* Adds one more character of all strings that are long enough. */
 static void add_level(automaton *a, const uint32_t *const *strings, const size_t *lengths, int *at,
                       size_t count, size_t level)
 {
@@ -99,7 +99,7 @@ static void write_state(mo_bytes *w, const automaton *a, int state, const char *
     mo_bytes_print(w, "%s)?\n", others);
 }
 
-/* The characters of a string. *length 0: it is empty or not UTF-8. */
+/* Decodes a string into characters. *length 0: it is empty or invalid UTF-8. */
 static size_t decode(const char *string, uint32_t *to)
 {
     const size_t bytes = strlen(string);

@@ -1,13 +1,14 @@
-/* Until: rules of GBNF for texts in which none of some strings occurs. */
+/* Until: GBNF rules for texts that contain none of several strings. */
 #ifndef MO_GRAMMAR_UNTIL_H
 #define MO_GRAMMAR_UNTIL_H
 
 #include "grammar/writer.h"
 
-enum { MO_UNTIL_CHARACTERS = 4096 }; /* of all strings together */
+enum { MO_UNTIL_CHARACTERS = 4096 }; /* maximum of all strings together */
 
-/* Rule `prefix` and others that begin with prefix and '-'. `others` is what may stand instead of a character, with what
- * follows it, as " | <[*]> prefix"; "" for nothing. MO_EINVAL for strings that are empty, too long or not UTF-8. */
+/* Writes rule `prefix`; names of its other rules begin with prefix and '-'. `others` is an alternative to a
+   character, including the rule that follows, as " | <[*]> prefix"; "" for none. MO_EINVAL for strings that
+   are empty, too long or invalid UTF-8. */
 mo_status mo_until_write(mo_bytes *w, const char *const *strings, size_t count, const char *prefix,
                          const char *others, mo_error *err);
 

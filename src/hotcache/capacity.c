@@ -9,7 +9,7 @@
 #include "hotcache/exchange.h"
 
 enum {
-    SLOTS_A_MOVE = 32, /* this many slots for each pending exchange, within 1 and MO_HOT_MOVES */
+    SLOTS_A_MOVE = 32, /* one concurrent exchange for this many slots, at least 1 and at most MO_HOT_MOVES */
 };
 
 static int64_t all_slot_bytes(const mo_vram_layer *layers, int count)
@@ -76,13 +76,14 @@ mo_status mo_hot_capacity_make(const mo_hot_request *r, const mo_vram_layer *lay
         return mo_fail(err, MO_EINVAL, "the model has no routed experts for a hot cache");
     }
     mo_status status = set_budget(r, left, margin, out, err);
-    if (status == MO_OK && r->rate > 0 && out->budget < (uint64_t)all) { /* otherwise all of them are there */
+    /* otherwise all experts are in slots */
+    if (status == MO_OK && r->rate > 0 && out->budget < (uint64_t)all) {
         const int64_t wanted = (int64_t)out->budget / largest / SLOTS_A_MOVE;
         out->moves = (int)(wanted < 1 ? 1 : wanted > MO_HOT_MOVES ? MO_HOT_MOVES : wanted);
         out->stage_bytes = staged ? out->moves * largest : 0;
         out->spare = spare_slots(layers, count, out->moves);
         left -= out->stage_bytes;
-        if (r->max_mib < 0) { /* what exchanges need is part of the plan, too */
+        if (r->max_mib < 0) { /* the plan includes the memory of exchanges */
             status = set_budget(r, left, margin, out, err);
         }
     }
@@ -90,7 +91,7 @@ mo_status mo_hot_capacity_make(const mo_hot_request *r, const mo_vram_layer *lay
         return status;
     }
     if (r->max_mib < 0 && out->budget < out->spare + (uint64_t)smallest_slot(layers, count)) {
-        *out = (mo_hot_capacity){.none = true}; /* whatever is left was asked for, and that is nothing */
+        *out = (mo_hot_capacity){.none = true}; /* all remaining memory was requested, and there is none */
         return MO_OK;
     }
     left = left > 0 ? left : 0;

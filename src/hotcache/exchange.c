@@ -5,9 +5,9 @@
 
 #include "base/status.h"
 
-/* An expert of the layer at hand. */
+/* An expert of the current layer. */
 typedef struct scored {
-    int32_t expert, slot; /* slot: -1 when it is not resident */
+    int32_t expert, slot; /* slot: -1 if not resident */
     uint64_t score;
     bool kept;
 } scored;
@@ -15,8 +15,8 @@ typedef struct scored {
 typedef struct planner {
     const mo_resident *residents;
     int32_t count;
-    uint64_t *score;   /* [all experts of the residents' layers] */
-    size_t *first;     /* [count] of each layer's experts there */
+    uint64_t *score;   /* [all experts of the layers with residents] */
+    size_t *first;     /* [count] index of each layer's first expert in `score` */
     scored *layer;     /* [the most experts of a layer] */
     scored *leaving;   /* likewise */
     mo_exchange *list; /* every candidate */
@@ -26,7 +26,7 @@ typedef struct planner {
 uint64_t mo_exchange_limit(double rate, uint64_t hot, uint64_t candidates)
 {
     const double most = ceil((rate < 1 ? rate : 1) * (double)hot);
-    if (!(rate > 0) || hot == 0) { /* not a number is no rate either */
+    if (!(rate > 0) || hot == 0) { /* also excludes NaN */
         return 0;
     }
     return (double)candidates < most ? candidates : (uint64_t)most;
@@ -40,7 +40,7 @@ static int by_layer(const void *a, const void *b)
     return (x->layer > y->layer) - (x->layer < y->layer);
 }
 
-/* Scatters the ranking to the layers that have residents. False when memory is out. */
+/* Distributes the ranking to the layers with residents. False when out of memory. */
 static bool scatter_scores(planner *p, const mo_ranked *ranking, size_t ranked)
 {
     const mo_resident **sorted = malloc(((size_t)p->count + 1) * sizeof(void *));
@@ -94,7 +94,7 @@ static bool is_expert(const mo_resident *r, int32_t slot)
     return r->expert[slot] >= 0 && r->expert[slot] < r->experts;
 }
 
-/* The layer's experts with their scores and slots; returns how many are resident. */
+/* Lists the layer's experts with scores and slots. Returns the number of residents. */
 static int32_t look_at(planner *p, const mo_resident *r)
 {
     const uint64_t *score = &p->score[p->first[r - p->residents]];
@@ -112,12 +112,12 @@ static int32_t look_at(planner *p, const mo_resident *r)
     return resident;
 }
 
-/* Adds the layer's candidates; returns how many experts are resident. */
+/* Adds the layer's candidates. Returns the number of residents. */
 static int32_t plan_layer(planner *p, const mo_resident *r)
 {
     const int32_t resident = look_at(p, r);
     qsort(p->layer, (size_t)r->experts, sizeof *p->layer, wanted_first);
-    /* The first `resident` are desired, if they were seen at all; other residents may go. */
+    /* The first `resident` experts are wanted if they were used at all; other residents may leave. */
     int32_t leaving = 0;
     scored *go = p->leaving;
     for (int32_t i = 0; i < r->experts; i++) {
@@ -273,7 +273,7 @@ size_t mo_exchange_pay_back(mo_exchange *list, size_t count, const mo_profile *w
         const mo_profile_layer *l = mo_profile_find(window, list[i].layer);
         const double add = l ? (double)mo_profile_heat(l, list[i].add) : 0;
         const double evict = l ? (double)mo_profile_heat(l, list[i].evict) : 0;
-        if ((add - evict) / MO_PROFILE_ANSWER * rates->miss > rates->copy) { /* bytes are on both sides */
+        if ((add - evict) / MO_PROFILE_ANSWER * rates->miss > rates->copy) { /* both sides are per byte */
             list[kept++] = list[i];
         }
     }

@@ -7,7 +7,7 @@
 /* ---- The order of candidates ---- */
 
 typedef struct candidate {
-    int32_t at; /* of the layer in the caller's list */
+    int32_t at; /* index of the layer in the caller's list */
     int32_t expert;
     bool filled;
 } candidate;
@@ -20,8 +20,8 @@ typedef struct packer {
 
     candidate *order; /* every expert at most once */
     size_t candidates;
-    uint8_t *queued; /* [all experts] is in the order */
-    size_t *first;   /* [count + 1] of each layer's experts in queued */
+    uint8_t *queued; /* [all experts] is in `order` */
+    size_t *first;   /* [count + 1] index of each layer's first expert in `queued` */
 } packer;
 
 static int by_number(const void *key, const void *element)
@@ -56,7 +56,8 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* The rest, shuffled: the same on every machine, which a library's shuffle would not be. */
+/* Adds all other experts in a shuffled order that is the same on every machine; a library's shuffle would not
+   be. */
 static void queue_rest(packer *p)
 {
     const size_t begin = p->candidates;
@@ -85,7 +86,7 @@ static void place(packer *p, const candidate *c)
     }
 }
 
-/* ---- The whole ---- */
+/* ---- Packing ---- */
 
 static mo_status check(const packer *p, mo_error *err)
 {

@@ -1,6 +1,5 @@
-/* Packing: which experts the upper tier holds at the start: greedily down a ranking. What does not fit is left out and
- * packing continues with the next; remaining bytes are filled with unseen experts, in an order that is always
- * the same. */
+/* Packing: chooses the experts that are cached at the start, in the order of a ranking. Experts that do not
+   fit are skipped. Remaining bytes are filled with experts without picks, in a fixed order. */
 #ifndef MO_HOTCACHE_PACKING_H
 #define MO_HOTCACHE_PACKING_H
 
@@ -15,7 +14,7 @@ typedef struct mo_packing_layer {
 
 typedef struct mo_packed {
     int32_t layer, expert;
-    bool filled; /* had no place in the ranking */
+    bool filled; /* was not in the ranking */
 } mo_packed;
 
 typedef struct mo_packing {
@@ -24,9 +23,9 @@ typedef struct mo_packing {
     uint64_t used_bytes; /* at most the budget */
 } mo_packing;
 
-/* Packs; `fill`: with experts without picks where bytes are left. Layers in ascending order of their numbers; entries of
- * the ranking that name no expert of them, or one twice, are left out. Pure. Free with mo_packing_free(). MO_EINVAL for
- * layers that cannot be, MO_ENOMEM. */
+/* Packs the experts. `fill`: uses experts without picks for remaining bytes. Layers are in ascending order;
+   entries of the ranking with unknown or repeated experts are ignored. Free with mo_packing_free(). MO_EINVAL
+   for invalid layers, MO_ENOMEM. */
 mo_status mo_packing_make(const mo_ranked *ranking, size_t ranked, const mo_packing_layer *layers,
                           int32_t count, uint64_t budget_bytes, bool fill, mo_packing *out, mo_error *err);
 void mo_packing_free(mo_packing *p); /* a zeroed one is allowed */

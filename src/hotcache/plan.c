@@ -30,7 +30,7 @@ static int class_of(const description *d, int layer, int expert)
     return d->experts->home[mo_expert_table_id(d->experts, layer, expert)].size_class;
 }
 
-/* ---- What it would serve ---- */
+/* ---- Expected hits ---- */
 
 static bool knows_answers(const mo_profile *p)
 {
@@ -43,7 +43,8 @@ static bool knows_answers(const mo_profile *p)
     return any;
 }
 
-/* Picks of the profile that find their expert; where it knows none of a class, as if they were spread evenly. */
+/* Counts the profile's picks that find their expert cached. If the profile knows no pick of a class, they are
+   assumed to be spread evenly. */
 static void count_picks(const description *d, const mo_profile *p, const mo_packing *packing,
                         mo_hot_plan *out)
 {
@@ -107,7 +108,7 @@ static mo_status count(const description *d, const mo_hot_request *r, const mo_p
 
 /* ---- On a device ---- */
 
-/* What an expert of each layer takes there. */
+/* The bytes of an expert of each layer on the device. */
 static mo_vram_layer *shapes_of(const description *d)
 {
     const mo_model_spec *spec = mo_checkpoint_spec(d->model);
@@ -176,7 +177,7 @@ mo_status mo_hot_plan_device(const char *path, const mo_hot_request *r, mo_run_p
 
 /* ---- In RAM ---- */
 
-/* What the set holds of the budget. */
+/* Counts the cached experts of the set and its bytes. */
 static mo_status count_set(const description *d, const mo_hot_request *r, const mo_hot_set *set,
                            mo_hot_plan *out, mo_error *err)
 {

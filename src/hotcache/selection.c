@@ -62,7 +62,8 @@ mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out
         return MO_OK;
     }
     mo_input *input = NULL;
-    const mo_status there = mo_input_open(o->file, &input, err); /* said at once, not after loading */
+    /* reports a missing file now, not after loading */
+    const mo_status there = mo_input_open(o->file, &input, err);
     mo_input_close(input);
     if (there != MO_OK) {
         return there;
@@ -72,7 +73,7 @@ mo_status mo_hot_request_make(const mo_hot_cache_options *o, mo_hot_request *out
     out->reserve_mib = o->auto_reserve_mib;
     out->rate = o->update_rate;
     out->mode_asked = o->weighting != NULL;
-    out->curve_asked = o->layer_curve != out->weighting.curve; /* the default is as good as not given */
+    out->curve_asked = o->layer_curve != out->weighting.curve; /* the default counts as not set */
     out->weighting.curve = o->layer_curve;
     return MO_OK;
 }
@@ -81,12 +82,12 @@ mo_weighting_options mo_hot_request_weighting(const mo_hot_request *r, const mo_
 {
     const char *architecture = "";
     mo_weighting_options o = r->weighting;
-    mo_error ignored = {0}; /* a file that names none has not been opened */
+    mo_error ignored = {0}; /* without a file nothing was opened */
     mo_gguf_string_or(mo_checkpoint_gguf(model), "general.architecture", "", &architecture, &ignored);
     const int family = strncmp(architecture, "qwen", 4) == 0 ? MO_HOT_QWEN
                        : strcmp(architecture, "gemma4") == 0 ? MO_HOT_GEMMA4
                                                              : MO_HOT_ANY;
-    for (int i = MO_HOT_ANY; i < MO_HOT_FAMILIES; i++) { /* the family's last */
+    for (int i = MO_HOT_ANY; i < MO_HOT_FAMILIES; i++) { /* the family's setting is last and wins */
         const mo_hot_words *w = &r->words[i];
         if (i == MO_HOT_ANY || i == family) {
             o.mode = w->mode_given && !r->mode_asked ? w->mode : o.mode;
@@ -147,7 +148,7 @@ mo_status mo_profile_named(const char *path, const mo_profile_shape *shape, mo_p
 
 /* ---- Budget ---- */
 
-/* Slots that misses pass through: twice what one token needs, so that the next layer's reads begin in time. */
+/* Slots for missing experts: twice the experts of a token, so that the next layer's reads can begin early. */
 static int64_t spare(int used)
 {
     return 2 * (int64_t)used;
@@ -177,7 +178,7 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
                        "is left for a hot cache; omit it or raise `ram_bytes` to %s",
                        mo_plan_size_text(plan->whole, size));
     }
-    const int64_t others = plan->used - plan->slots - plan->kv; /* without KV cache */
+    const int64_t others = plan->used - plan->slots - plan->kv; /* without the KV cache */
     const int64_t left = plan->ceiling - others - spare_bytes(asked);
     const mo_status status = mo_hot_budget(r->max_mib, left > 0 ? (uint64_t)left : 0, (uint64_t)plan->kv,
                                            reserved ? 0 : (uint64_t)r->reserve_mib, bytes, err);
@@ -200,7 +201,7 @@ mo_status mo_hot_set_budget(const mo_hot_request *r, const mo_plan_model *asked,
 
 /* ---- Choosing ---- */
 
-/* The routed layers as packing wants them, but for those of which nothing can be in the tier. */
+/* The routed layers for packing, without those whose experts cannot be cached. */
 static mo_packing_layer *list_layers(const mo_profile_shape *shape, const uint64_t *bytes_of, int32_t *count)
 {
     mo_packing_layer *layers = calloc((size_t)shape->layers + 1, sizeof *layers);
@@ -254,7 +255,7 @@ mo_status mo_hot_pack(const mo_hot_request *r, const mo_checkpoint *model, const
     return status;
 }
 
-/* What an expert of each layer takes in a slot in RAM. */
+/* The bytes of an expert's slot in RAM, for each layer. */
 static uint64_t *slot_bytes_in_ram(const mo_expert_table *b)
 {
     uint64_t *bytes_of = calloc((size_t)b->layers + 1, sizeof *bytes_of);

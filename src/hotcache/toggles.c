@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
 
 #define PREFIX "LLAMA_MOE_HOT_CACHE_"
 
-/* How ggml's graph splits, pads and merges the lanes. */
+/* Settings of ggml's graph: how it splits, pads and merges lanes. */
 static const char *const graph[] = {
     "PARALLEL_MIN_SLOTS",
     "HOT_DUMMY_PADDING",
@@ -52,7 +51,7 @@ static bool among(const char *name, size_t length, const char *const *list, size
     return false;
 }
 
-/* Adds a name to a list in words; what does not fit is left out. */
+/* Adds a name to a list, if it fits. */
 static void add_name(char *list, size_t size, const char *name, size_t length)
 {
     const size_t used = strlen(list);
@@ -87,7 +86,7 @@ static void read_fill(mo_hot_toggles *t, const char *value)
     }
 }
 
-/* One of the names of weighting and curve; false: it is none of them. */
+/* Reads a name of weighting or curve. False: it is another name. */
 static bool read_words(mo_hot_toggles *t, const char *name, size_t length, const char *value)
 {
     for (int i = 0; i < MO_HOT_FAMILIES; i++) {
@@ -121,7 +120,7 @@ void mo_hot_toggles_read(char *const *environment, mo_hot_toggles *out)
     for (; environment && *environment; environment++) {
         const char *entry = *environment, *equals = strchr(entry, '=');
         if (strncmp(entry, PREFIX, strlen(PREFIX)) != 0 || !equals || !equals[1]) {
-            continue; /* one that is empty counts as not set */
+            continue; /* an empty value counts as not set */
         }
         const char *name = entry + strlen(PREFIX);
         const size_t length = (size_t)(equals - name);

@@ -1,4 +1,4 @@
-/* Hot toggles: what the environment says about the hot cache, under the names of llama.cpp's hot cache. */
+/* Hot toggles: environment variables of the hot cache, named as in llama.cpp's hot cache. */
 #ifndef MO_HOTCACHE_TOGGLES_H
 #define MO_HOTCACHE_TOGGLES_H
 
@@ -17,17 +17,17 @@ typedef struct mo_hot_words {
 } mo_hot_words;
 
 typedef struct mo_hot_toggles {
-    bool
-        serial; /* LLAMA_MOE_HOT_CACHE_PARALLEL=off: lanes one after the other. auto and force: side by side, always,
-                     because the hot lane is queued before that is known */
-    bool no_fill; /* LLAMA_MOE_HOT_CACHE_FILL_RANDOM=off: memory that the profile does not fill stays empty */
+    /* LLAMA_MOE_HOT_CACHE_PARALLEL=off: run lanes one after the other. auto and force: always in
+       parallel, because the hot lane is queued before the mode is known. */
+    bool serial;
+    bool no_fill; /* LLAMA_MOE_HOT_CACHE_FILL_RANDOM=off: memory without experts of the profile stays empty */
     mo_hot_words words[MO_HOT_FAMILIES];
-    char line[MO_HOT_TOGGLE_LINES][320]; /* what the user should hear once */
+    char line[MO_HOT_TOGGLE_LINES][320]; /* lines for the log, to print once */
     int lines;
 } mo_hot_toggles;
 
-/* Reads a list of NAME=VALUE that ends with NULL, such as environ. Values that cannot be used, names that mean something
- * only inside ggml, and unknown names log one line each, and have no effect. */
+/* Reads a list of NAME=VALUE that ends with NULL, such as environ. Invalid values, names that only have a
+   meaning in ggml, and unknown names have no effect and add one log line each. */
 void mo_hot_toggles_read(char *const *environment, mo_hot_toggles *out);
 
 #endif

@@ -9,9 +9,9 @@
 
 struct mo_hot_update {
     mo_hot_update_options options;
-    int32_t layers, *layer, *experts; /* [layers] the routed ones, and how many experts each has */
-    mo_profile *before;               /* what was counted when the window began; NULL: nothing */
-    int64_t tokens;                   /* generated since */
+    int32_t layers, *layer, *experts; /* [layers] the routed layers, and the number of experts in each */
+    mo_profile *before;               /* counts at the beginning of the window; NULL: zeros */
+    int64_t tokens;                   /* generated since then */
     uint64_t updates;
 };
 
@@ -20,7 +20,7 @@ static mo_status no_memory(mo_error *err)
     return mo_fail(err, MO_ENOMEM, "out of memory while planning exchanges; free some and try again");
 }
 
-/* ---- Life ---- */
+/* ---- Opening and closing ---- */
 
 mo_status mo_hot_update_open(const mo_hot_update_options *options, const mo_profile_shape *shape,
                              mo_hot_update **out, mo_error *err)
@@ -62,7 +62,8 @@ mo_hot_counters mo_hot_update_count(const mo_hot_update *u)
 
 /* ---- Planning ---- */
 
-/* What is in the upper tier, layer by layer; exchanges under way count as done, and stay. One block of memory: free() it. */
+/* Lists the cached experts by layer. Exchanges in progress count as done, and their experts must stay. One
+   block of memory: free() it. */
 static mo_resident *list_residents(const mo_hot_update *u)
 {
     const mo_ahead *a = u->options.ahead;
@@ -116,7 +117,7 @@ mo_status mo_hot_update_begin_window(mo_hot_update *u, const mo_tally *tally, mo
     return status;
 }
 
-/* Puts the plan in the place of what was not begun: that was planned from older counts. */
+/* Replaces exchanges that have not begun, because they were planned from older counts. */
 static mo_status adopt_plan(mo_hot_update *u, mo_exchange *list, size_t count, const mo_profile *window,
                             const mo_exchange_stats *stats, const mo_tally *tally, mo_error *err)
 {
@@ -140,7 +141,7 @@ static mo_status adopt_plan(mo_hot_update *u, mo_exchange *list, size_t count, c
            " layers; %" PRIu64 " would have helped, %zu were not worth their cost",
            100.0 * stats->hit_rate, pay, stats->hot_experts, mo_exchange_layers(list, pay), stats->candidates,
            count - pay);
-    /* Where copies have a price, short requests that show too little are looked at together. */
+    /* If copies have a cost, short requests with little evidence are combined. */
     const bool over = pay > 0 || o->window == 0 || u->tokens > o->window;
     return over ? mo_hot_update_begin_window(u, tally, err) : MO_OK;
 }
@@ -166,7 +167,7 @@ static mo_status plan_update(mo_hot_update *u, const mo_tally *tally, mo_error *
     return status;
 }
 
-/* An update that cannot be planned costs hits, not the step. */
+/* A failed plan costs hits, but does not fail the step. */
 static void update(mo_hot_update *u, const mo_tally *tally)
 {
     mo_error err = {0};
@@ -203,7 +204,7 @@ mo_status mo_hot_update_request_done(mo_hot_update *u, const mo_tally *tally, mo
     return status == MO_OK ? mo_ahead_exchange(a, err) : status;
 }
 
-/* ---- By hand ---- */
+/* ---- On request ---- */
 
 mo_status mo_hot_update_apply(mo_hot_update *u, const mo_profile *profile, double rate, const mo_tally *tally,
                               mo_exchange_stats *stats, mo_error *err)
@@ -224,7 +225,7 @@ mo_status mo_hot_update_apply(mo_hot_update *u, const mo_profile *profile, doubl
     stats->exchanged = done;
     stats->layers_changed = mo_exchange_layers(list, done);
     free(list);
-    mo_error later = {0}; /* steps see what was done, whatever else went wrong */
+    mo_error later = {0}; /* publish what was done even after an error */
     const mo_status published = mo_ahead_publish(a, &later);
     if (status == MO_OK && published != MO_OK) {
         status = mo_fail(err, published, "%s", later.detail);

@@ -8,7 +8,7 @@
 
 /* ---- Names ---- */
 
-/* The first of each row is the one shown. */
+/* The first name in each row is the displayed one. */
 static const char *const names[MO_WEIGHTINGS][6] = {
     [MO_WEIGHTING_FLAT] = {"flat"},
     [MO_WEIGHTING_BALANCED] = {"balanced", "rank", "layer-rank"},
@@ -17,7 +17,7 @@ static const char *const names[MO_WEIGHTINGS][6] = {
     [MO_WEIGHTING_TIME] = {"time", "moe-time", "decode-time"},
 };
 
-/* The hot cache's own code writes smooth_pressure, its options smooth-pressure. */
+/* The original code writes smooth_pressure, its options smooth-pressure. */
 static bool same_name(const char *a, const char *b)
 {
     for (; *a && *b; a++, b++) {
@@ -56,19 +56,20 @@ mo_weighting_options mo_weighting_options_default(void)
 
 /* ---- Pressure of layers ---- */
 
-/* How much a layer suffers from what is cold. */
+/* The time that a layer loses because experts are cold. */
 static double pressure(const mo_profile_layer *l)
 {
     const double join = mo_profile_time(l, MO_TIME_JOIN);
     const double behind = mo_profile_time(l, MO_TIME_COLD) - mo_profile_time(l, MO_TIME_HOT);
     const double calls = (double)mo_profile_calls(l);
     if (join > 0) {
-        return join / 1e3; /* microseconds, as the layers of one ranking may differ in what they know */
+        return join / 1e3; /* microseconds, because layers in one ranking may have different times recorded */
     }
     if (behind > 0) {
         return behind / 1e3;
     }
-    /* The reference's last resort, waiting per cold slot, needs one of the above: it is 0 here. */
+    /* The original's last fallback, waiting time per cold slot, needs one of the times above, so it is 0
+       here. */
     return calls > 0 ? l->cold_slots / calls : 0;
 }
 
@@ -79,7 +80,7 @@ static double pressure_of(const mo_profile_layer *l, mo_weighting mode)
 }
 
 typedef struct bounds {
-    double average, low, high; /* over layers with pressure; all 0 when there are none */
+    double average, low, high; /* of layers with pressure; all 0 if there are none */
 } bounds;
 
 static int ascending(const void *a, const void *b)
@@ -88,7 +89,6 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Between the neighbours of a place that is no whole number. */
 static double percentile(const double *sorted, size_t n, double share)
 {
     const double at = share * (double)(n - 1);
@@ -97,7 +97,7 @@ static double percentile(const double *sorted, size_t n, double share)
     return i + 1 < n ? sorted[i] * (1 - part) + sorted[i + 1] * part : sorted[n - 1];
 }
 
-/* *out comes zeroed. */
+/* *out is all zeros. */
 static mo_status find_bounds(const mo_profile *p, mo_weighting mode, bounds *out, mo_error *err)
 {
     double *values = malloc(((size_t)p->layers + 1) * sizeof *values);
@@ -118,7 +118,7 @@ static mo_status find_bounds(const mo_profile *p, mo_weighting mode, bounds *out
         qsort(values, n, sizeof *values, ascending);
         out->low = capped ? percentile(values, n, 0.1) : values[0];
         out->high = capped ? percentile(values, n, 0.9) : values[n - 1];
-        if (out->high <= out->low) { /* most layers are equal: let the others count */
+        if (out->high <= out->low) { /* most layers are equal: use the range of the others */
             out->low = values[0];
             out->high = values[n - 1];
         }
@@ -132,7 +132,7 @@ static double clamp(double x, double low, double high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* What a pick in the layer counts. */
+/* The weight of a pick in the layer. */
 static double weight(const mo_profile_layer *l, mo_weighting mode, double c, const bounds *b)
 {
     const double p = pressure_of(l, mode);
@@ -168,7 +168,7 @@ static uint64_t rounded(double score)
     return score >= 0x1p64 ? UINT64_MAX : score < 1 ? 1 : (uint64_t)(score + 0.5);
 }
 
-/* Picks of a layer's experts, best first; returns how many have any. */
+/* The picks of a layer's experts, best first. Returns the number of experts with picks. */
 static size_t rank_layer(const mo_profile_layer *l, bool generation_only, mo_ranked *to)
 {
     size_t n = 0;
@@ -182,8 +182,8 @@ static size_t rank_layer(const mo_profile_layer *l, bool generation_only, mo_ran
     return n;
 }
 
-/* A layer's picks become scores by the layer's weight; experts that are hot already have a small
- * advantage, so that equals do not change places for nothing. */
+/* Multiplies a layer's picks by its weight. Hot experts get a small advantage, so that equal experts are not
+   exchanged. */
 static void weigh_layer(const mo_profile_layer *l, const mo_weighting_options *o, const bounds *b,
                         mo_ranked *of, size_t n)
 {
@@ -194,7 +194,7 @@ static void weigh_layer(const mo_profile_layer *l, const mo_weighting_options *o
     }
 }
 
-/* Ranks become scores: the first of n gets n, and picks decide between equals. */
+/* Converts ranks to scores: the first of n gets n; picks break ties. */
 static void score_ranks(mo_ranked *of, size_t n, size_t from)
 {
     for (size_t i = 0; i < n; i++) {

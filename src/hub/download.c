@@ -11,20 +11,20 @@
 enum { LANES_MAX = 16 };
 
 #define SAVE_S        5.0
-#define HASH_BYTES    ((int64_t)16 << 20) /* between looks at the network: some ten milliseconds */
-#define GOOD_PROGRESS ((int64_t)16 << 10) /* what has to come between failures for them not to be in a row */
+#define HASH_BYTES    ((int64_t)16 << 20) /* between checks of the network: about ten milliseconds */
+#define GOOD_PROGRESS ((int64_t)16 << 10) /* a request that fetched this much resets the count of failures */
 
 typedef struct download download;
 
-/* One connection and the range it fetches. A range that failed stays with its lane, from where it was cut off. */
+/* A connection and the range it fetches. After a failure the lane continues its range where it stopped. */
 typedef struct lane {
     download *all;
     CURL *handle; /* NULL: idle */
     hub_answer answer;
-    int64_t begin, at, to; /* begin < 0: it has no range */
-    bool seen;             /* the headers were looked at */
-    bool stop;             /* and refused: */
-    bool no_ranges;        /* because the whole file came where a range was asked for; no failure */
+    int64_t begin, at, to; /* begin < 0: no range */
+    bool seen;             /* the headers were checked */
+    bool stop;             /* and rejected: */
+    bool no_ranges;        /* because the whole file arrived instead of a range; not a failure */
     hub_verdict verdict;
     mo_error wrong;
 } lane;
@@ -35,17 +35,17 @@ struct download {
     hub_partial *partial;
     CURLM *multi;
     lane lanes[LANES_MAX];
-    bool whole;   /* the server knows no ranges: one lane fetches everything */
-    int failures; /* in a row */
+    bool whole;   /* the server does not support ranges: one lane fetches everything */
+    int failures; /* consecutive */
     int64_t got, got_at_failure;
-    int64_t furthest; /* that a whole file has come: what comes again is no progress */
+    int64_t furthest; /* of a whole file: bytes received again are not progress */
     double not_before, saved_at;
     mo_error *err;
 };
 
-/* ---- What comes ---- */
+/* ---- Receiving ---- */
 
-/* Refuses what the server sends; the lane's request ends. */
+/* Rejects the server's answer and ends the lane's request. */
 static bool refuse(lane *l, hub_verdict verdict, mo_status status, const char *what)
 {
     l->stop = true;
@@ -54,7 +54,7 @@ static bool refuse(lane *l, hub_verdict verdict, mo_status status, const char *w
     return false;
 }
 
-/* Are these the bytes that were asked for, of the same file? */
+/* Are these the requested bytes of the same file? */
 static bool check_headers(lane *l)
 {
     download *d = l->all;
@@ -79,14 +79,14 @@ static bool check_headers(lane *l)
     if (a->length >= 0 && a->length != d->o->bytes) {
         return refuse(l, HUB_NEVER, MO_EFORMAT, "has another size than announced; pull again");
     }
-    if (!d->whole || l->at != 0) { /* then by one lane, when the others have ended */
+    if (!d->whole || l->at != 0) { /* one lane starts again when the others have ended */
         d->whole = l->no_ranges = true;
         return refuse(l, HUB_AGAIN, MO_EIO, "sent the whole file instead of the requested part");
     }
     return true;
 }
 
-/* n bytes have come, up to `at`. */
+/* n bytes have arrived, up to `at`. */
 static void count_progress(download *d, int64_t at, int64_t n)
 {
     if (d->whole) {
@@ -101,7 +101,7 @@ static size_t on_body(char *bytes, size_t one, size_t count, void *user)
     lane *l = user;
     const size_t n = one * count;
     if (l->answer.code != 200 && l->answer.code != 206) {
-        return n; /* an error's page */
+        return n; /* the page of an error */
     }
     if (!l->seen && !check_headers(l)) {
         return 0;
@@ -134,7 +134,7 @@ static bool is_taken(const download *d, int64_t piece)
     return false;
 }
 
-/* Gives the lane the next piece that is missing and unassigned. */
+/* Gives the lane the next piece that is missing and not assigned. */
 static bool take_piece(download *d, lane *l)
 {
     const int64_t size = hub_partial_piece(d->partial);
@@ -179,7 +179,7 @@ static void stop(download *d, lane *l)
     }
 }
 
-/* Requests for what is missing, as many at once as are wanted and there is work for. */
+/* Starts requests for missing pieces, up to the requested number at once. */
 static mo_status start_lanes(download *d)
 {
     mo_status s = MO_OK;
@@ -187,7 +187,7 @@ static mo_status start_lanes(download *d)
     for (int i = 0; i < LANES_MAX; i++) {
         running += d->lanes[i].handle != NULL;
     }
-    if (d->whole) { /* one, from the beginning, when the others have ended */
+    if (d->whole) { /* one lane from the beginning, when the others have ended */
         lane *l = &d->lanes[0];
         if (running == 0) {
             for (int i = 0; i < LANES_MAX; i++) {
@@ -195,7 +195,7 @@ static mo_status start_lanes(download *d)
             }
             l->begin = l->at = 0;
             l->to = d->o->bytes;
-            s = hub_partial_forget(d->partial, d->err); /* every byte of it is written over */
+            s = hub_partial_forget(d->partial, d->err); /* all its bytes are written again */
             s = s == MO_OK ? start(d, l) : s;
         }
         return s;
@@ -209,10 +209,10 @@ static mo_status start_lanes(download *d)
     return s;
 }
 
-/* A request has failed: the next one comes after a pause, unless it has failed too often. */
+/* A request has failed: sets a pause before the next one, unless too many have failed. */
 static mo_status failed(download *d, hub_verdict verdict, double wait_s, const mo_error *why)
 {
-    const bool first = d->not_before <= mo_clock_s(); /* failures at the same time count once */
+    const bool first = d->not_before <= mo_clock_s(); /* concurrent failures count once */
     if (first) {
         d->failures = d->got - d->got_at_failure >= GOOD_PROGRESS ? 1 : d->failures + 1;
         d->got_at_failure = d->got;
@@ -254,9 +254,9 @@ static mo_status ended(download *d, lane *l, CURLcode result)
     return v == HUB_GOOD || l->no_ranges ? MO_OK : failed(d, v, wait_s, &why);
 }
 
-/* ---- All of it ---- */
+/* ---- The whole download ---- */
 
-/* Bytes that are there, of unfinished pieces too. */
+/* Bytes received, including unfinished pieces. */
 static int64_t done(const download *d)
 {
     int64_t bytes = hub_partial_done(d->partial);
@@ -328,7 +328,7 @@ mo_status hub_download(const hub_web *web, const hub_download_options *o, hub_pa
             if (hashed < 0) {
                 s = mo_fail(err, MO_EIO, "cannot read back the downloaded part of %s", o->url);
             } else if (hashed == before) {
-                curl_multi_poll(d->multi, NULL, 0, 50, NULL); /* nothing else to do */
+                curl_multi_poll(d->multi, NULL, 0, 50, NULL); /* waits for data */
             }
         }
     }
@@ -337,7 +337,7 @@ mo_status hub_download(const hub_web *web, const hub_download_options *o, hub_pa
     }
     curl_multi_cleanup(d->multi);
     mo_error own;
-    const mo_status saved = save(d, s == MO_OK ? err : &own); /* what has come stays */
+    const mo_status saved = save(d, s == MO_OK ? err : &own); /* keeps what was received */
     free(d);
     return s == MO_OK ? saved : s;
 }

@@ -1,4 +1,4 @@
-/* Download: one file into a partial: several ranges at once, each asked for again from where it was cut off. */
+/* Download: fetches one file into a partial by several concurrent ranges. Each is resumed after a failure. */
 #ifndef HUB_DOWNLOAD_H
 #define HUB_DOWNLOAD_H
 
@@ -8,17 +8,16 @@
 typedef struct hub_download_options {
     const char *url;
     int64_t bytes;      /* of the file */
-    const char *etag;   /* that every answer has to have; "": any */
-    const char *linked; /* the same of what the hub says in its redirect, where it says something */
+    const char *etag;   /* expected in every answer; "": any */
+    const char *linked; /* expected in the hub's redirect, if it has one */
     int connections;
-    bool (*progress)(
-        void *user,
-        int64_t done); /* bytes of this file that are there, about ten times a second; false: cancel */
+    bool (*progress)(void *user,
+                     int64_t done); /* bytes of this file so far, about ten times a second; false: cancel */
     void *user;
 } hub_download_options;
 
-/* Fetches all that is missing, hashing on the way. What has come is saved in any case. MO_ECANCELLED, MO_ENOSPC, MO_EFORMAT (another
- * file than was said), MO_EIO. */
+/* Fetches all missing bytes and hashes them. What was received is saved even on failure. MO_ECANCELLED,
+   MO_ENOSPC, MO_EFORMAT (another file than expected), MO_EIO. */
 mo_status hub_download(const hub_web *web, const hub_download_options *options, hub_partial *partial,
                        mo_error *err);
 

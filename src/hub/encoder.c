@@ -17,14 +17,15 @@ bool hub_encoder_named(const char *path)
     return strcasestr(name, "mmproj") && length > 5 && strcasecmp(name + length - 5, ".gguf") == 0;
 }
 
-/* ---- Which one ---- */
+/* ---- Choosing ---- */
 
 static bool ends_word(char c)
 {
     return c == '\0' || c == '-' || c == '_' || c == '.';
 }
 
-/* Letters of the words that a name has in common with the model's, from the beginning on, without a leading "mmproj-". */
+/* The number of letters in the leading words that the name shares with the model's, ignoring a leading
+   "mmproj-". */
 static size_t likeness(const char *name, const char *model)
 {
     size_t words = 0;
@@ -41,7 +42,7 @@ static size_t likeness(const char *name, const char *model)
     }
 }
 
-/* Formats as they are wanted: the usual one first. */
+/* Formats by preference: the default one first. */
 static int format_of(const char *name)
 {
     static const struct {
@@ -64,7 +65,7 @@ bool hub_encoder_better(const char *a, const char *b, const char *model)
     return la != lb ? la > lb : fa != fb ? fa < fb : strcmp(a, b) < 0;
 }
 
-/* ---- Where ---- */
+/* ---- Searching ---- */
 
 bool hub_encoder_above(const char *model, size_t *length)
 {

@@ -78,7 +78,7 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
-/* Messages name the file, not the folder that it was in for the moment. */
+/* Messages name the file without its temporary folder. */
 static void name_files(char *text, const char *folder)
 {
     const size_t length = strlen(folder) + 1;
@@ -87,7 +87,7 @@ static void name_files(char *text, const char *folder)
     }
 }
 
-/* Files left by a killed run: no plan takes an hour. */
+/* Removes files of a killed run: no plan takes an hour. */
 static void remove_old(const char *directory)
 {
     DIR *d = opendir(directory);
@@ -133,7 +133,7 @@ mo_status hub_header_fetch(const hub_web *web, const char *directory, const hub_
     return s;
 }
 
-/* Of a file in it. */
+/* The temporary folder of a file in it. */
 static bool folder_of(const char *path, char *folder, size_t size)
 {
     const char *slash = strrchr(path, '/');

@@ -16,7 +16,7 @@
 
 enum { BLOCK = 1 << 20, ASK_BLOCKS = 32 };
 
-/* "1763290000.123456789 12345 ": of the content that the rest speaks of. */
+/* "1763290000.123456789 12345 ": identifies the state of the file that the attribute describes. */
 static int write_state(const struct stat *st, char *text, size_t size)
 {
     return snprintf(text, size, "%lld.%09ld %lld ", (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
@@ -31,7 +31,7 @@ void hub_identity_keep(int fd, const char *identity)
         const int used = write_state(&st, text, sizeof text);
         snprintf(text + used, sizeof text - (size_t)used, "%s", identity);
         (void)fsetxattr(fd, ATTRIBUTE, text, strlen(text),
-                        0); /* without it the file is hashed when asked for */
+                        0); /* without the attribute the file is hashed when needed */
     }
 }
 

@@ -119,7 +119,7 @@ bool hub_label_means(const char *path, const char *file, const char *quant)
            (!quant[0] || has_label(path, quant) || has_stem(path, quant));
 }
 
-/* For those with this label, or stem. */
+/* Finds the only model with this label, or with this stem. */
 static int only_one(const char *const *paths, int count, bool (*has)(const char *path, const char *word),
                     const char *word)
 {

@@ -23,7 +23,7 @@ static mo_status no_memory(mo_error *err)
 
 /* ---- Files ---- */
 
-/* Statistics are neither models nor encoders. */
+/* Is the file a model or an encoder? Files of statistics are not. */
 static bool is_useful(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -40,11 +40,10 @@ static bool is_listed(const hub_file *files, int count, const char *path)
     return false;
 }
 
-/* To a list of l. */
 static mo_status add(hub_listing *l, hub_file **list, int *count, const char *path, const char *url,
                      int64_t bytes, const char *sha256, mo_error *err)
 {
-    if (*count >= FILES_MAX) { /* before it is searched, which takes the square of a list */
+    if (*count >= FILES_MAX) { /* checked before the linear search below */
         l->cut = true;
         return MO_OK;
     }
@@ -129,7 +128,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const hub_file *)a)->path, ((const hub_file *)b)->path);
 }
 
-/* Parts of a split model that follow from this one; 0 where one is missing. */
+/* The number of consecutive parts of a split model from this one; 0 if one is missing. */
 static int parts_at(const hub_listing *l, int first)
 {
     int no, count, other_no, other_count;
@@ -196,7 +195,7 @@ mo_status hub_listing_finish(hub_listing *l, mo_error *err)
     return MO_OK;
 }
 
-/* "Q4_K_M, Q8_0, F16": those that fit, or all. */
+/* "Q4_K_M, Q8_0, F16": matching labels, or all. */
 static void name_all(const hub_listing *l, const char *file, const char *quant, char *text, size_t size)
 {
     size_t used = 0;

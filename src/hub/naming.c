@@ -15,12 +15,12 @@ static const char *aside_of(const char *path, char text[PATH_MAX + 8])
     return text;
 }
 
-/* False: errno says why. A file that is not there has nothing to put aside. */
+/* Renames a file out of the way; a missing file is fine. False: see errno. */
 static bool put_aside(const char *path)
 {
     char aside[PATH_MAX + 8];
     struct stat st;
-    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) { /* no old version */
+    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) { /* not a file */
         errno = EISDIR;
         return false;
     }
@@ -33,7 +33,7 @@ static bool put_back(const char *path)
     return rename(aside_of(path, aside), path) == 0 || errno == ENOENT;
 }
 
-/* An existing file is moved aside; the new one takes its name. One that already has its name keeps it. */
+/* Renames an existing file out of the way, then gives the new one its name, unless it has it already. */
 static bool take_name(const hub_named *f)
 {
     char aside[PATH_MAX + 8];
@@ -68,11 +68,11 @@ static mo_status fail(const char *path, mo_error *err)
     return mo_fail(err, MO_EIO, "cannot rename %s: %s", path, strerror(errno));
 }
 
-/* The others, and then the first. */
+/* Renames all others, and the first one last. */
 static mo_status rename_all(const hub_named *files, int count, mo_error *err)
 {
     const hub_named *first = &files[0];
-    const bool had_name = access(first->path, F_OK) == 0; /* a run that was killed may have taken it */
+    const bool had_name = access(first->path, F_OK) == 0; /* if not, a killed run may have renamed it */
     mo_status s = MO_OK;
     int done = count;
     if (!put_aside(first->path)) {
@@ -110,7 +110,7 @@ mo_status hub_names_give(const hub_named *files, int count, mo_error *err)
     }
     if (others) {
         s = rename_all(files, count, err);
-    } else if (files[0].partial) { /* at once in the place of what was there */
+    } else if (files[0].partial) { /* replaces the existing file at once */
         s = rename(hub_partial_path(files[0].partial), files[0].path) == 0 ? MO_OK : fail(files[0].path, err);
     } else if (access(files[0].path, F_OK) != 0 && !put_back(files[0].path)) {
         s = fail(files[0].path, err);
@@ -119,7 +119,7 @@ mo_status hub_names_give(const hub_named *files, int count, mo_error *err)
         if (files[i].partial) {
             hub_partial_named(files[i].partial);
         }
-        if (access(files[i].path, F_OK) == 0) { /* or the last that is left of it would go */
+        if (access(files[i].path, F_OK) == 0) { /* otherwise the last copy of the old file would be lost */
             unlink(aside_of(files[i].path, aside));
         }
     }

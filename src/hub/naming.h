@@ -1,20 +1,21 @@
-/* Naming: the files of a downloaded model get their names: all of them, or none. For a split model the first part gets its name
- * last and loses it first, so that there is no moment with a model of two versions: where it is, all are. What a new version takes the
- * place of waits next to it, with HUB_ASIDE appended to its name, and gets its name back where a later file cannot have its own. */
+/* Naming: renames all files of a downloaded model to their final names, or none. The first part of a split
+   model gets its name last and loses it first, so a model with parts of two versions never exists: if the
+   first part exists, all do. Replaced files are kept with HUB_ASIDE appended and get their names back if a
+   later file cannot be renamed. */
 #ifndef HUB_NAMING_H
 #define HUB_NAMING_H
 
 #include "hub/partial.h"
 
-#define HUB_ASIDE ".prev" /* as long as .part: store.c takes both off */
+#define HUB_ASIDE ".prev" /* has the length of .part: store.c removes either */
 
 typedef struct hub_named {
     const char *path;
-    hub_partial *partial; /* complete and checked; NULL: it is there already */
-    bool aside;           /* without a partial: it is only aside, where a run that was killed left it */
+    hub_partial *partial; /* complete and checked; NULL: the file exists already */
+    bool aside;           /* without a partial: a killed run left the file with HUB_ASIDE */
 } hub_named;
 
-/* Files in the order of their parts. When it fails, everything is where it was. */
+/* Renames the files, given in the order of parts. On failure everything is as before. */
 mo_status hub_names_give(const hub_named *files, int count, mo_error *err);
 
 #endif

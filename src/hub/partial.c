@@ -23,11 +23,11 @@ struct hub_partial {
     char path[PATH_MAX], part[PATH_MAX], state[PATH_MAX];
     char identity[HUB_IDENTITY], sha256[65];
     int64_t bytes, piece, count, done;
-    uint8_t *there; /* one byte for each piece */
+    uint8_t *there; /* one flag for each piece */
     struct sha256_ctx hash;
     int64_t hashed;
     uint8_t *block;
-    bool ended; /* named or discarded */
+    bool ended; /* renamed or discarded */
 };
 
 static mo_status fail(const hub_partial *p, const char *what, mo_error *err)
@@ -92,7 +92,7 @@ static mo_status set_pieces(hub_partial *p, int64_t piece, mo_error *err)
     return p->there ? MO_OK : mo_fail(err, MO_ENOMEM, "out of memory while downloading %s", p->path);
 }
 
-/* What an earlier run left, if it is of the same file. False where there is nothing to go on with. */
+/* Restores the state of an earlier run, if it is for the same file. False: it cannot be resumed. */
 static bool restore(hub_partial *p)
 {
     json_t *root = json_load_file(p->state, 0, NULL);
@@ -123,7 +123,7 @@ static bool restore(hub_partial *p)
 
 /* ---- Opening ---- */
 
-/* Opens and locks FILE.part. Another process may just have renamed it: then it is no longer the file we opened. */
+/* Opens and locks FILE.part. If another process has just renamed it, opens it again. */
 static mo_status lock(hub_partial *p, mo_error *err)
 {
     for (int tries = 0; tries < 10; tries++) {
@@ -167,7 +167,7 @@ static mo_status begin(hub_partial *p, const hub_partial_spec *spec, bool *begun
     if (ftruncate(p->fd, 0) != 0) {
         return fail(p, "cannot be written", err);
     }
-    /* Reserves all its space at once, if the file system can: a full disk fails now. */
+    /* reserves all space now, if the file system can, so that a full disk is reported early */
     if (fallocate(p->fd, 0, 0, p->bytes) != 0 &&
         ((errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL) || ftruncate(p->fd, p->bytes) != 0)) {
         const mo_status failed = fail(p, "cannot be resized", err);
@@ -278,10 +278,10 @@ mo_status hub_partial_forget(hub_partial *p, mo_error *err)
     memset(p->there, 0, (size_t)p->count);
     p->done = p->hashed = 0;
     sha256_init(&p->hash);
-    return had ? hub_partial_save(p, err) : MO_OK; /* before other bytes are where it says that some are */
+    return had ? hub_partial_save(p, err) : MO_OK; /* saved before other bytes overwrite the pieces */
 }
 
-/* ---- The end ---- */
+/* ---- Finishing ---- */
 
 int64_t hub_partial_hash(hub_partial *p, int64_t most)
 {
@@ -311,7 +311,7 @@ mo_status hub_partial_check(hub_partial *p, mo_error *err)
     uint8_t sum[SHA256_DIGEST_SIZE];
     char text[2 * SHA256_DIGEST_SIZE + 1];
     mo_gguf_header header;
-    if (!p->sha256[0]) { /* at least it is whole, by its own words */
+    if (!p->sha256[0]) { /* without a checksum, checks the length in its header */
         const mo_gguf_source source = {p->path, p->bytes, read_part, p};
         const mo_status s = mo_gguf_header_parse(&source, &header, err);
         if (s == MO_OK) {

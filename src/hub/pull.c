@@ -12,7 +12,6 @@
 
 #include "base/status.h"
 #include "hub/download.h"
-#include "hub/encoder.h"
 #include "hub/header.h"
 #include "hub/identity.h"
 #include "hub/label.h"
@@ -30,11 +29,11 @@ enum { PAGES_MAX = 40, LIST_BYTES_MAX = 16 << 20, FILES_MAX = 512 };
 typedef struct part {
     char path[PATH_MAX]; /* in the store */
     char *url;
-    char etag[128];              /* of a file that no hub has a checksum of */
-    char identity[HUB_IDENTITY]; /* its checksum or its strong tag; "": neither is known */
+    char etag[128];              /* of a file without a checksum */
+    char identity[HUB_IDENTITY]; /* its checksum or strong tag; "": neither is known */
     bool there;
-    bool aside;           /* there, but for its name, which a run that was killed took from it (naming.h) */
-    hub_partial *partial; /* NULL: it is there */
+    bool aside;           /* it exists, but a killed run left it with HUB_ASIDE (naming.h) */
+    hub_partial *partial; /* NULL: the file exists */
 } part;
 
 struct hub_pull {
@@ -46,12 +45,11 @@ struct hub_pull {
     const hub_choice *choice;
     hub_file *encoder; /* the last of the files; NULL: none */
     char name[3 * HUB_NAME + 8];
-    part *parts;         /* of the model's files, and of the encoder's */
-    int64_t bytes;       /* of all files, also of those whose sizes the list did not tell */
-    int64_t done_before; /* of the files before the one that is fetched */
+    part *parts;         /* the model's files, and the encoder */
+    int64_t bytes;       /* of all files, including sizes that the list did not have */
+    int64_t done_before; /* of the files before the current one */
 };
 
-/* Files that are fetched. */
 static int count_of(const hub_pull *p)
 {
     return p->choice->count + (p->encoder != NULL);
@@ -70,7 +68,7 @@ const char *hub_pull_library(void)
     return text;
 }
 
-/* ---- What there is ---- */
+/* ---- Listing ---- */
 
 static mo_status list_repository(hub_pull *p, mo_error *err)
 {
@@ -94,7 +92,7 @@ static mo_status list_repository(hub_pull *p, mo_error *err)
         s = s == MO_OK ? hub_listing_add(&p->listing, body, length, err) : s;
         free(body);
         if (s != MO_OK || strncmp(answer.next, p->endpoint, own) != 0 || answer.next[own] != '/') {
-            break; /* the last one, or not of this hub */
+            break; /* the last page, or a link to another host */
         }
         snprintf(url, sizeof url, "%s", answer.next);
     }
@@ -104,7 +102,7 @@ static mo_status list_repository(hub_pull *p, mo_error *err)
     return s;
 }
 
-/* A file somewhere, with the other parts of its model where its name says that there are some. */
+/* Lists a file at any address, with the other parts of its model if its name says so. */
 static mo_status list_address(hub_pull *p, mo_error *err)
 {
     const hub_reference *r = &p->reference;
@@ -169,7 +167,7 @@ void hub_pull_close(hub_pull *p)
     if (!p) {
         return;
     }
-    for (int i = 0; p->parts && i <= p->choice->count; i++) { /* an encoder may have been left out */
+    for (int i = 0; p->parts && i <= p->choice->count; i++) { /* the encoder may have been omitted */
         hub_partial_close(p->parts[i].partial);
         free(p->parts[i].url);
     }
@@ -184,9 +182,9 @@ const hub_listing *hub_pull_listing(const hub_pull *p)
     return &p->listing;
 }
 
-/* ---- What is meant ---- */
+/* ---- Choosing ---- */
 
-/* Size, checksum and identity of a file, from where the hub's list did not tell. */
+/* Asks for size, checksum and identity of a file, if the hub's list did not have them. */
 static mo_status ask_for(hub_pull *p, part *t, hub_file *f, mo_error *err)
 {
     hub_answer a;
@@ -195,7 +193,7 @@ static mo_status ask_for(hub_pull *p, part *t, hub_file *f, mo_error *err)
     if (s != MO_OK) {
         return s;
     }
-    if (f->bytes < 0) { /* otherwise the list's word is compared with what comes */
+    if (f->bytes < 0) { /* otherwise the size in the list is compared with what is received */
         f->bytes = a.code == 206 ? a.total : a.length;
     }
     if (f->bytes <= 0) {
@@ -225,8 +223,8 @@ static bool on_checked(void *user, int64_t done)
            (!o->progress || o->progress(o->user, "checking", done, c->bytes));
 }
 
-/* Is the file that has the name what the hub has now? By what was written down when it was pulled; where nothing was, by its checksum,
- * and where the hub gives none, by its size. */
+/* Is the existing file the same as the hub's? Compares the stored identity, otherwise the checksum, or the
+   size if the hub has no checksum. */
 static mo_status compare(hub_pull *p, part *t, const hub_file *f, mo_error *err)
 {
     struct stat st;
@@ -316,7 +314,7 @@ static mo_status choose_encoder(hub_pull *p, mo_error *err)
                    named, used ? "; it has " : ", and no other", names);
 }
 
-/* A model that reads no pictures has no use for an encoder, unless one was named. path: of the model, or of its header. */
+/* Omits the encoder for a model without pictures, unless requested. path: of the model or its header. */
 static void leave_needless(hub_pull *p, const char *path)
 {
     mo_file *file = NULL;
@@ -356,7 +354,7 @@ mo_status hub_pull_choose(hub_pull *p, mo_error *err)
     return s;
 }
 
-/* Free bytes of the disk that the directory is on, or will be. */
+/* Free bytes of the disk that contains, or will contain, the directory. */
 static int64_t free_bytes(const char *directory)
 {
     char path[PATH_MAX];
@@ -443,7 +441,7 @@ static bool on_done(void *user, int64_t done)
            (!p->o.progress || p->o.progress(p->o.user, "pulling", p->done_before + done, p->bytes));
 }
 
-/* The rest of the checksum, which was computed along so far. */
+/* Completes the checksum, which is computed during the download. */
 static mo_status check(hub_pull *p, part *t, const hub_file *f, mo_error *err)
 {
     for (int64_t hashed = 0; f->sha256[0] && hashed < f->bytes;) {
@@ -494,7 +492,7 @@ static mo_status fetch(hub_pull *p, int i, mo_error *err)
     return s == MO_OK ? check(p, t, f, err) : s;
 }
 
-/* Those of one thing, which get their names together. */
+/* Fetches the files of a model or encoder, and renames them together. */
 static mo_status fetch_and_name(hub_pull *p, int first, int count, mo_error *err)
 {
     hub_named files[FILES_MAX];
@@ -508,7 +506,7 @@ static mo_status fetch_and_name(hub_pull *p, int first, int count, mo_error *err
     return s == MO_OK ? hub_names_give(files, count, err) : s;
 }
 
-/* The encoder last: another pull, of another model that has the same one, may be fetching it, and the model does without it. */
+/* The encoder is last: another pull may be fetching it for another model, and the model works without it. */
 mo_status hub_pull_run(hub_pull *p, mo_error *err)
 {
     const int own = p->choice->count;

@@ -12,14 +12,15 @@ static const char *const hosts[] = {"huggingface.co", "www.huggingface.co", "hf.
 
 /* ---- Names ---- */
 
-/* What a terminal obeys or hides: control characters (C1 as well), line separators, and marks that change the direction of text. */
+/* Characters that affect a terminal or are invisible: control characters (C1 too), line separators, and
+   changes of text direction. */
 static bool is_deceptive(uint32_t code)
 {
     return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x61C || code == 0x200E ||
            code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
-/* UTF-8; not empty, hidden or over-long, no slash, no such character. */
+/* Valid UTF-8, not empty, not hidden, not too long, without slashes and deceptive characters. */
 static bool name_safe(const char *name, size_t length)
 {
     if (length == 0 || length > 240 || name[0] == '.' || name[0] == '-') {
@@ -58,7 +59,7 @@ bool hub_path_safe(const char *path)
     }
 }
 
-/* What the hub allows in names of owners, repositories and revisions, and we in labels. */
+/* Reads a word of the characters that the hub allows in names; labels allow the same. */
 static bool take_word(const char *text, size_t length, char *out)
 {
     if (length >= HUB_NAME || !name_safe(text, length)) {
@@ -81,7 +82,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : isxdigit((unsigned char)c) ? tolower(c) - 'a' + 10 : -1;
 }
 
-/* Undoes %20 and the like. False where the result does not fit or has a NUL. */
+/* Decodes %20 etc. False if the result does not fit or contains NUL. */
 static bool decode(const char *text, size_t length, char *out, size_t size)
 {
     size_t used = 0;
@@ -100,7 +101,6 @@ static bool decode(const char *text, size_t length, char *out, size_t size)
     return true;
 }
 
-/* Behind "https://", or NULL. */
 static const char *behind_scheme(const char *text)
 {
     return strncasecmp(text, "https://", 8) == 0  ? text + 8
@@ -170,7 +170,7 @@ static bool take_repository(const char *text, hub_reference *out)
             if (!decode(at, file, out->file, sizeof out->file)) {
                 return false;
             }
-            if (!hub_path_safe(out->file)) { /* a folder: as if its name had been the label */
+            if (!hub_path_safe(out->file)) { /* a folder: treated like a label */
                 const char *slash = strrchr(out->file, '/');
                 const char *last = slash ? slash + 1 : out->file;
                 if (out->quant[0] || ends_gguf(last, strlen(last)) ||
@@ -184,10 +184,10 @@ static bool take_repository(const char *text, hub_reference *out)
     return true;
 }
 
-/* An address of a file somewhere: kept below its machine's name. */
+/* Reads the address of a file on any host. It is stored under the host's name. */
 static bool take_address(const char *text, const char *host, hub_reference *out)
 {
-    const char *at = strchr(host, '@'); /* a password in an address would be in lists and messages */
+    const char *at = strchr(host, '@'); /* a password in the address would appear in lists and messages */
     const size_t host_length = strcspn(host, "/:?#"), path_end = strcspn(text, "?#");
     char name[HUB_PATH] = "";
     const char *slash = text + path_end;

@@ -18,7 +18,7 @@
 
 enum { DEPTH_MAX = 6, FOUND_MAX = 10000 };
 
-/* ---- Where it is ---- */
+/* ---- The directory ---- */
 
 mo_status hub_store_directory(const char *given, char *path, size_t size, mo_error *err)
 {
@@ -27,7 +27,7 @@ mo_status hub_store_directory(const char *given, char *path, size_t size, mo_err
     int used;
     if (named && *named) {
         used = snprintf(path, size, "%s", named);
-    } else if (data && data[0] == '/') { /* its specification says to pass over relative ones */
+    } else if (data && data[0] == '/') { /* the XDG specification says to ignore relative paths */
         used = snprintf(path, size, "%s/moraine/models", data);
     } else if (home && home[0] == '/') {
         used = snprintf(path, size, "%s/.local/share/moraine/models", home);
@@ -63,11 +63,11 @@ mo_status hub_store_make_folders(const char *path, mo_error *err)
     return MO_OK;
 }
 
-/* ---- What is there ---- */
+/* ---- Scanning ---- */
 
 typedef struct found {
-    char *path;    /* whole */
-    size_t inside; /* where its part below owner/repo begins */
+    char *path;    /* complete path */
+    size_t inside; /* offset of the part below owner/repo */
     int64_t bytes, modified_s;
     bool partial;
 } found;
@@ -104,7 +104,7 @@ static void note(search *s, const char *path, size_t inside, const struct stat *
     f->bytes = partial ? (int64_t)st->st_blocks * 512 : st->st_size;
 }
 
-/* Folders are followed as they are; links to folders are not, so that there is an end. */
+/* Follows folders, but no links to folders, so that it ends. */
 static void look(search *s, char *path, size_t length, size_t inside, int depth)
 {
     DIR *directory = opendir(path);
@@ -133,7 +133,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const found *)a)->path, ((const found *)b)->path);
 }
 
-/* Is this a further file of the same model? Its name is that of the first but for the number of the part, and .part. */
+/* Is this another file of the same model? Its name differs only in the part's number and .part. */
 static bool belongs(const found *first, const found *other)
 {
     char a[PATH_MAX], b[PATH_MAX];
@@ -155,13 +155,11 @@ static bool is_encoder(const found *f)
     return hub_encoder_named(path);
 }
 
-/* An encoder, or an MTP head. */
 static bool is_part_of_model(const found *f)
 {
     return is_encoder(f) || mo_mtp_named(f->path);
 }
 
-/* Of how many parts it is. */
 static int parts_of(const found *f)
 {
     char path[PATH_MAX];
@@ -171,7 +169,7 @@ static int parts_of(const found *f)
     return hub_label_split(path, &no, &count, &prefix) ? count : 1;
 }
 
-/* The model of `count` files that were found. Takes their paths. */
+/* Describes the model of `count` files. Takes ownership of their paths. */
 static bool describe(hub_model *m, found *f, int count, const char *directory)
 {
     const char *owner = f->path + strlen(directory) + 1, *repo = strchr(owner, '/') + 1;
@@ -193,7 +191,7 @@ static bool describe(hub_model *m, found *f, int count, const char *directory)
     return true;
 }
 
-/* Models of one repository and label are distinguished by their files' names. Those of a repository follow each other. */
+/* Models with the same repository (these are adjacent) and label are distinguished by file names. */
 static void name_apart(hub_models *models)
 {
     hub_model *m = models->items;
@@ -234,7 +232,7 @@ mo_status hub_models_scan(const char *directory, hub_models *out, mo_error *err)
     out->items = calloc((size_t)s.count + 1, sizeof *out->items);
     bool good = out->items && !s.no_memory;
     for (int i = 0, next; good && i < s.count; i = next) {
-        if (is_part_of_model(&s.items[i])) { /* beside models, and none itself */
+        if (is_part_of_model(&s.items[i])) { /* used with a model, not one itself */
             next = i + 1;
             continue;
         }
@@ -299,7 +297,7 @@ const hub_model *hub_models_find(const hub_models *models, const hub_reference *
 
 /* ---- Removing ---- */
 
-/* A file, what is written beside it while it is unfinished, and folders that are empty then. */
+/* Removes a file, the files next to it from an unfinished download, and empty folders. */
 static mo_status remove_file(const char *directory, const char *file, mo_error *err)
 {
     char path[PATH_MAX + 16];
@@ -320,7 +318,7 @@ static mo_status remove_file(const char *directory, const char *file, mo_error *
     return MO_OK;
 }
 
-/* The repository's encoders, once no model is left that could use them. */
+/* Removes the repository's encoders when no model is left. */
 static mo_status remove_encoders(const char *directory, const hub_model *m, mo_error *err)
 {
     search s = {0};
@@ -348,7 +346,7 @@ mo_status hub_model_remove(const char *directory, const hub_model *m, mo_error *
 {
     mo_status s = MO_OK;
     for (int i = 0; i < m->count && s == MO_OK;
-         i++) { /* the first part first: what is left is then no model */
+         i++) { /* the first part first: the rest is not a model any more */
         s = remove_file(directory, m->files[i], err);
     }
     return s == MO_OK ? remove_encoders(directory, m, err) : s;

@@ -1,47 +1,47 @@
-/* Store: where pulled models are kept: DIRECTORY/OWNER/REPO/FILE.gguf. A file has that name only when it is whole and checked;
- * until then it is FILE.gguf.part, with FILE.gguf.part.json next to it (partial.h). So what is there is what the names say, and
- * there is no other record of it. */
+/* Store: the directory of pulled models: DIRECTORY/OWNER/REPO/FILE.gguf. A file has this name only when it is
+   complete and checked; before, it is FILE.gguf.part, with FILE.gguf.part.json (partial.h). The names are the
+   only record. */
 #ifndef HUB_STORE_H
 #define HUB_STORE_H
 
 #include "hub/reference.h"
 
-/* Where it is: `given`, or MORAINE_MODELS in the environment, or XDG_DATA_HOME/moraine/models, or ~/.local/share/moraine/models. */
+/* The directory: `given`, or MORAINE_MODELS in the environment, or XDG_DATA_HOME/moraine/models, or
+   ~/.local/share/moraine/models. */
 mo_status hub_store_directory(const char *given, char *path, size_t size, mo_error *err);
 
 typedef struct hub_model {
     char name[3 * HUB_NAME]; /* owner/repo:label */
     char owner[HUB_NAME], repo[HUB_NAME];
-    char label[HUB_NAME]; /* or its file's name without .gguf: */
-    bool apart;           /* others have the same label */
-    char path[HUB_PATH];  /* its first file's in the repository */
-    char **
-        files; /* whole paths, in the order of their parts; of an unfinished one those that end in .part as well */
+    char label[HUB_NAME]; /* or, if the name has none, the file's name without .gguf: */
+    bool apart;           /* other models have the same label */
+    char path[HUB_PATH];  /* of its first file in the repository */
+    /* complete paths in the order of parts; for an unfinished model also those that end in .part */
+    char **files;
     int count;
-    int64_t bytes;      /* of its files, on disk */
-    int64_t modified_s; /* when the newest of them was written */
+    int64_t bytes;      /* of its files on disk */
+    int64_t modified_s; /* newest modification time of its files */
     bool whole;
 } hub_model;
 
 typedef struct hub_models {
-    hub_model *items; /* by name */
+    hub_model *items; /* sorted by name */
     int count;
 } hub_models;
 
-/* Encoders of pictures are no models. A directory that is not there holds none. hub_models_free() *out in any case. */
+/* Lists all models, without encoders. A missing directory is empty. Always call hub_models_free(). */
 mo_status hub_models_scan(const char *directory, hub_models *out, mo_error *err);
 void hub_models_free(hub_models *models);
 
-/* Could this one be meant? */
+/* Does the reference match this model? */
 bool hub_model_meant(const hub_model *model, const hub_reference *reference);
-/* The whole model that a reference means (hub_label_choose). NULL: there is none; *several: because there are several. */
+/* The complete model that a reference means (hub_label_choose()). NULL: none; *several: more than one. */
 const hub_model *hub_models_find(const hub_models *models, const hub_reference *reference, bool *several);
 
-/* Removes its files and what is left unfinished of it, with the last model of a repository also its encoders, and folders that are empty
- * then. */
+/* Removes the model's files, also unfinished ones, encoders without models, and empty folders. */
 mo_status hub_model_remove(const char *directory, const hub_model *model, mo_error *err);
 
-/* Makes the folders of a path below the store, also the store itself. */
+/* Creates the folders of a path in the store, including the store. */
 mo_status hub_store_make_folders(const char *path, mo_error *err);
 
 #endif

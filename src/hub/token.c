@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one line of printable characters, without blanks around them: it becomes part of a header. */
+/* Accepts one line of printable characters without surrounding blanks, for use in a header. */
 static void take(const char *text, char *token, size_t size)
 {
     text += strspn(text, " \t\r\n");

@@ -1,11 +1,11 @@
-/* Token: who is asking, for repositories that are private or gated. */
+/* Token: identifies the user, for private and gated repositories. */
 #ifndef HUB_TOKEN_H
 #define HUB_TOKEN_H
 
 #include <stddef.h>
 
-/* HF_TOKEN of the environment, or what the file says that HF_TOKEN_PATH names, or HF_HOME/token, or ~/.cache/huggingface/token. "" where
- * there is none. What could not be a token is none. */
+/* Reads HF_TOKEN from the environment, or the file named by HF_TOKEN_PATH, or HF_HOME/token, or
+   ~/.cache/huggingface/token. "": none, or invalid. */
 void hub_token_find(char *token, size_t size);
 
 #endif

@@ -9,9 +9,9 @@
 
 #include "base/status.h"
 
-#define PAUSE_S       0.5   /* before the second try; twice as long before each further one */
-#define PAUSE_MOST_S  30.0  /* at most */
-#define RETRY_MOST_S  600.0 /* a server that wants more is not waited for */
+#define PAUSE_S       0.5   /* before the second try; doubled before each further one */
+#define PAUSE_MOST_S  30.0  /* maximum */
+#define RETRY_MOST_S  600.0 /* a server that asks for a longer pause is given up */
 #define CONNECT_S     30L
 #define REDIRECTS_MAX 10L
 
@@ -39,9 +39,9 @@ void hub_web_close(hub_web *web)
     curl_global_cleanup();
 }
 
-/* ---- What answers say ---- */
+/* ---- Reading answers ---- */
 
-/* The value of a header of this name, or NULL. Not terminated: *length. */
+/* The value of a header, or NULL. Not terminated: *length. */
 static const char *value_of(const char *line, size_t bytes, const char *name, size_t *length)
 {
     const size_t n = strlen(name);
@@ -157,7 +157,7 @@ CURL *hub_web_handle(const hub_web *web, const char *url, hub_answer *answer)
     curl_easy_setopt(h, CURLOPT_URL, url);
     curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(h, CURLOPT_REDIR_PROTOCOLS_STR,
-                     safe ? "https" : "http,https"); /* never to less than was asked for */
+                     safe ? "https" : "http,https"); /* a redirect must not be less secure */
     curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(h, CURLOPT_MAXREDIRS, REDIRECTS_MAX);
     curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
@@ -167,8 +167,7 @@ CURL *hub_web_handle(const hub_web *web, const char *url, hub_answer *answer)
     curl_easy_setopt(h, CURLOPT_USERAGENT, "moraine/" MO_VERSION);
     curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(h, CURLOPT_HEADERDATA, answer);
-    if (web->headers &&
-        is_of_hub(web, url)) { /* libcurl keeps it from other machines that are redirected to */
+    if (web->headers && is_of_hub(web, url)) { /* libcurl does not send it to other hosts after a redirect */
         curl_easy_setopt(h, CURLOPT_HTTPHEADER, web->headers);
     }
     return h;
@@ -254,7 +253,7 @@ double hub_web_pause(int tries, double wait_s)
     return wait_s > pause ? wait_s : pause;
 }
 
-/* Waits, and checks for cancellation meanwhile: MO_ECANCELLED. */
+/* Waits and checks for cancellation: MO_ECANCELLED. */
 static mo_status wait_for_next(const hub_web *web, int tries, double wait_s, const mo_error *why,
                                mo_error *err)
 {
@@ -275,7 +274,7 @@ static mo_status wait_for_next(const hub_web *web, int tries, double wait_s, con
 
 /* ---- Whole answers ---- */
 
-/* curl_easy_perform() that checks for cancellation more often. */
+/* curl_easy_perform() with more frequent checks for cancellation. */
 static CURLcode perform(const hub_web *web, CURL *h)
 {
     CURLM *multi = curl_multi_init();
@@ -306,8 +305,8 @@ typedef struct buffer {
     const hub_answer *answer;
     char *bytes;
     size_t used, most;
-    int64_t skip; /* what a server that knows no ranges sends before what was asked for */
-    bool range;   /* `bytes` has space for all of it, and the rest is not needed */
+    int64_t skip; /* number of bytes to skip, if the server ignores ranges */
+    bool range;   /* `bytes` has space for the range, and the rest is not needed */
     bool enough, too_much;
 } buffer;
 
@@ -316,7 +315,7 @@ static size_t on_body(char *bytes, size_t one, size_t count, void *user)
     buffer *b = user;
     size_t n = one * count, taken = n;
     if (b->answer->code != 200 && b->answer->code != 206) {
-        return n; /* an error's page */
+        return n; /* the page of an error */
     }
     if (b->range) {
         if (b->answer->code == 200 && b->skip > 0) {
@@ -329,7 +328,7 @@ static size_t on_body(char *bytes, size_t one, size_t count, void *user)
         memcpy(b->bytes + b->used, bytes, n);
         b->used += n;
         b->enough = b->used == b->most;
-        return b->enough && b->answer->code == 200 ? 0 : taken; /* 0: stops a server that sends everything */
+        return b->enough && b->answer->code == 200 ? 0 : taken; /* 0 stops a server that sends everything */
     }
     if (b->used + n > b->most) {
         b->too_much = true;

@@ -1,5 +1,5 @@
-/* Web: requests to hubs by libcurl: options of every request, their responses, and which failures are retried. The token
- * goes to the hub alone, not to where it redirects. One thread. */
+/* Web: requests to hubs with libcurl: the common options, answers, and which failures are retried. The token
+   is sent only to the hub, not to hosts it redirects to. One thread. */
 #ifndef HUB_WEB_H
 #define HUB_WEB_H
 
@@ -8,54 +8,54 @@
 #include "moraine.h"
 
 typedef struct hub_web {
-    const char *endpoint;                        /* the hub's address, without a slash at its end */
+    const char *endpoint;                        /* the hub's address, without a trailing slash */
     const char *token;                           /* "": none */
-    long timeout_s;                              /* without a byte */
-    int tries;                                   /* gives up after this many failures in a row */
+    long timeout_s;                              /* without data */
+    int tries;                                   /* gives up after this many consecutive failures */
     bool (*goes_on)(void *user);                 /* false: cancel */
-    void (*waits)(void *user, const char *text); /* why the next try comes later */
+    void (*waits)(void *user, const char *text); /* called with the reason before a pause */
     void *user;
-    struct curl_slist *headers; /* with the token; hub_web_close() */
+    struct curl_slist *headers; /* includes the token; free with hub_web_close() */
 } hub_web;
 
-/* What the answer to one request said before its body; of several, after redirects, the last one. */
+/* The headers of an answer; after redirects, of the last one. */
 typedef struct hub_answer {
     long code;
-    int64_t from, to, total; /* of Content-Range; -1: none */
+    int64_t from, to, total; /* Content-Range; -1: none */
     int64_t length;          /* Content-Length; -1: none */
     char etag[128];
-    bool weak;             /* it does not promise the same bytes */
-    char linked_etag[128]; /* the hub's word on the content, which the redirect has ... */
-    int64_t linked_size;   /* ... and on its size; -1: none */
+    bool weak;             /* a weak entity tag: the bytes may differ */
+    char linked_etag[128]; /* the hub's entity tag of the content, in its redirect */
+    int64_t linked_size;   /* and its size; -1: none */
     char error_code[64];   /* X-Error-Code */
-    char next[2048];       /* the next page, of a Link */
+    char next[2048];       /* address of the next page, from Link */
     bool html;
 } hub_answer;
 
-/* HUB_UNKNOWN: the host's name cannot be resolved. A download that has begun tries again; before that there is no use in it. */
+/* HUB_UNKNOWN: the host's name cannot be resolved. A download in progress retries; a first request does not. */
 typedef enum hub_verdict { HUB_GOOD, HUB_AGAIN, HUB_NEVER, HUB_UNKNOWN } hub_verdict;
 
 mo_status hub_web_open(hub_web *web, mo_error *err);
 void hub_web_close(hub_web *web);
 
-/* A handle for one address; its answer's headers go to *answer, which outlives it. NULL: no memory. */
+/* A handle for one address. *answer gets the headers and must outlive it. NULL: out of memory. */
 CURL *hub_web_handle(const hub_web *web, const char *url, hub_answer *answer);
 
-/* What has become of a request. What is not good is in err, and *wait_s says how long to wait before the next try (0: as usual). */
+/* Judges the result of a request. If not good: err, and in *wait_s the pause before a retry (0: default). */
 hub_verdict hub_web_judge(const hub_web *web, const char *url, CURL *handle, CURLcode result,
                           const hub_answer *answer, double *wait_s, mo_error *err);
 
-/* Seconds until the next try; tries: how many failed already. */
+/* Seconds until the next try. tries: number of failures. */
 double hub_web_pause(int tries, double wait_s);
 
-/* Gets a whole answer of at most `most` bytes: *body is terminated, the caller frees it. */
+/* Gets a complete answer of at most `most` bytes: *body is terminated; the caller frees it. */
 mo_status hub_web_get(const hub_web *web, const char *url, size_t most, char **body, size_t *length,
                       hub_answer *answer, mo_error *err);
-/* Gets bytes from..from + count - 1, also from a server that sends everything. */
+/* Gets count bytes from `from` on, also from a server that sends everything. */
 mo_status hub_web_range(const hub_web *web, const char *url, int64_t from, size_t count, void *to,
                         hub_answer *answer, mo_error *err);
 
-/* text as it is written in an address, slashes left alone; the caller frees it. */
+/* text escaped for an address, except slashes; the caller frees it. */
 char *hub_web_escape(const char *text);
 
 #endif

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "model/nearest.h"
 
 /* A new family is registered only here. */

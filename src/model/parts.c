@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "model/family.h"
 #include "numeric/mamba.h"
 

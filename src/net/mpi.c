@@ -9,9 +9,9 @@
 #include "base/status.h"
 #include "net/mpi_module.h"
 
-static const mo_mpi_calls *module; /* NULL: there is none */
-static char unlike[1200];          /* one of another version */
-static char above[1100];           /* the library directory next to that of the program */
+static const mo_mpi_calls *module; /* NULL: not found */
+static char unlike[1200];          /* path of a module of another version */
+static char above[1100];           /* the library directory next to the program's directory */
 static pthread_once_t looked = PTHREAD_ONCE_INIT;
 
 static bool is_ours(const mo_mpi_stamp *stamp)
@@ -22,18 +22,18 @@ static bool is_ours(const mo_mpi_stamp *stamp)
            stamp->transport_bytes == own.transport_bytes && stamp->calls_bytes == own.calls_bytes;
 }
 
-/* MPI loads parts of itself, which look for its names among those of the program: hence global. */
+/* RTLD_GLOBAL, because MPI loads parts of itself that need its symbols. */
 static void load(const char *path)
 {
     void *handle = module || access(path, R_OK) != 0 ? NULL : dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (handle && is_ours(dlsym(handle, "mo_mpi_module_stamp"))) {
         module = dlsym(handle, "mo_mpi_module");
-    } else if (handle) { /* it stays open: MPI does not like to be unloaded */
+    } else if (handle) { /* not closed, because MPI does not support unloading */
         snprintf(unlike, sizeof unlike, "%s", path);
     }
 }
 
-/* Next to the program, as in a build; below the directory above it; where it is installed. */
+/* Searches next to the program, in the lib directory next to the program's, and where it is installed. */
 static void look(void)
 {
     char program[1024], path[sizeof above + 32];

@@ -1,4 +1,5 @@
-/* What talks to MPI, in a file of its own that is loaded when several ranks are started, so that the program needs no MPI otherwise. */
+/* The code that calls MPI, in a module that is loaded when several ranks are started, so that the program
+   otherwise does not need MPI. */
 #include <mpi.h>
 #include <pthread.h>
 #include <sched.h>
@@ -9,23 +10,22 @@
 #include "base/status.h"
 #include "net/mpi_module.h"
 
-/* What MPI reads or writes is never the caller's memory: a message that is given up may have been begun by the other side, and MPI goes
- * on with it when it likes. Its parcel is left to it then; others are used again. */
+/* MPI reads and writes its own parcels, never the caller's memory: the other side may already have begun an
+   abandoned message, and MPI may continue with it at any time. The parcel of an abandoned message is left to
+   MPI; others are reused. */
 typedef struct parcel {
-    struct parcel *next; /* of unused ones */
+    struct parcel *next; /* list of unused parcels */
     MPI_Request request;
     size_t limit;
     uint8_t bytes[];
 } parcel;
 
-/* A parcel in its place in a message. */
 static parcel *parcel_of(const mo_net_message *m)
 {
     return (parcel *)(uintptr_t)m->request; /* NOLINT(performance-no-int-to-ptr): it was one in begin() */
 }
 
-/* Messages of one communicator: each has its tag, the number among those between the two ranks, so that none is taken for
- * another. */
+/* Messages of one communicator. Their tag is their number between the two ranks, so none is confused. */
 typedef struct talk {
     mo_transport base;
     MPI_Comm comm;
@@ -38,11 +38,11 @@ struct mo_mpi {
     int local_ranks;
 };
 
-/* No call into the library waits, so one at a time is enough, whatever it was built for. */
+/* No call into the library waits, so one lock for all calls is enough for any MPI build. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
-/* Every MPI has this many tags. A message of this many bytes ends within the time-out on slow networks too, and with all that may be under
- * way at once parcels have a place in RANK_BYTES of open/requirements.c. */
+/* Every MPI has this many tags. A message of LIMIT bytes ends within the time-out even on slow networks, and
+   RANK_BYTES in open/requirements.c covers the parcels of all messages that may be in flight. */
 enum { TAGS = 32767, LIMIT = 1 << 18 };
 
 static const char *library(void)
@@ -67,7 +67,7 @@ static void fail(mo_net_message *m, int code, const char *what)
             (unsigned long long)m->number, m->bytes, text[0] ? ": " : "", text);
 }
 
-/* With the lock held, as are the next two. NULL: no memory. */
+/* Call this and the next two functions with the lock held. NULL: out of memory. */
 static parcel *take_parcel(talk *k, size_t bytes)
 {
     enum { ROUND = 4096 };
@@ -137,7 +137,6 @@ static void fail_length(mo_net_message *m)
     fail(m, MPI_SUCCESS, m->number == 0 ? MO_NET_FIRST_LENGTH : MO_NET_LENGTH);
 }
 
-/* A receive has ended. */
 static void unpack(mo_net_message *m, const MPI_Status *status)
 {
     int bytes = 0;
@@ -191,7 +190,7 @@ static void look(mo_transport *t, mo_net_message *m, bool wait)
     }
 }
 
-/* A receive is cancelled if nothing of it has arrived. Others are not waited for: they keep their parcel. */
+/* Cancels a receive if none of it has arrived. Others keep their parcel and are not waited for. */
 static void abandon(mo_transport *t, mo_net_message *m)
 {
     parcel *p = parcel_of(m);

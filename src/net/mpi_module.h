@@ -1,4 +1,4 @@
-/* The functions of net/mpi.h as the module has them, under the name mo_mpi_module. */
+/* The functions of net/mpi.h in the module, as symbol mo_mpi_module. */
 #ifndef MO_NET_MPI_MODULE_H
 #define MO_NET_MPI_MODULE_H
 
@@ -17,10 +17,10 @@ typedef struct mo_mpi_calls {
 
 extern const mo_mpi_calls mo_mpi_module;
 
-/* What module and program must agree on, under the name mo_mpi_module_stamp: one left over from another version is not used. */
+/* Symbol mo_mpi_module_stamp: a module of another version is not used. */
 typedef struct mo_mpi_stamp {
     char version[32];
-    uint32_t interface; /* grows when one of these structs means something else */
+    uint32_t interface; /* increased when one of these structs changes */
     uint32_t message_bytes, transport_bytes, calls_bytes;
 } mo_mpi_stamp;
 

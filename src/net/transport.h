@@ -1,15 +1,16 @@
-/* Transport: ordered messages between ranks, which are processes of one run, on one machine or several. What is sent from
- * one rank to another arrives in order, once and whole, or the message fails with a sentence that names the other rank; no
- * call waits beyond a deadline. Messages and their bytes are the caller's and are made beforehand: nothing here allocates
- * after opening. One thread at a time uses a rank's transport.
- *
- * An implementation fills mo_transport_calls; tests/support/loopback.h is one for ranks that are threads of one process. */
+/* Transport: ordered messages between ranks, which are processes of one run, on one or several machines. A
+   message arrives once, whole and in order, or fails with a sentence that names the other rank. No call waits
+   beyond a deadline. The caller owns messages and their bytes; nothing is allocated after opening. One thread
+   at a time uses a rank's transport.
+
+   An implementation fills mo_transport_calls. tests/support/loopback.h implements it for ranks that are
+   threads of one process. */
 #ifndef MO_NET_TRANSPORT_H
 #define MO_NET_TRANSPORT_H
 
 #include "moraine.h"
 
-/* What is wrong with a message that came. The first between two ranks has one length in all builds of a version. */
+/* Error texts. The first message between two ranks has the same length in all builds of a version. */
 #define MO_NET_LENGTH "sent a message of unexpected length"
 #define MO_NET_FIRST_LENGTH                                                                                  \
     MO_NET_LENGTH                                                                                            \
@@ -17,26 +18,26 @@
 
 typedef enum mo_net_state {
     MO_NET_IDLE,
-    MO_NET_UNDER_WAY, /* its bytes must stay where they are, and as they are */
-    MO_NET_DONE,      /* sent: its bytes may change again; received: they are there */
-    MO_NET_FAILED, /* `error` says why; every later message between the two ranks in this direction fails too */
+    MO_NET_UNDER_WAY, /* its bytes must stay unchanged */
+    MO_NET_DONE,      /* sent: its bytes may be changed; received: its bytes are complete */
+    MO_NET_FAILED,    /* see `error`; all later messages between the two ranks in this direction fail too */
 } mo_net_state;
 
-/* One message, to send or to receive. Begins as zeros; after it has ended it may be used again. Messages move on while
- * this rank looks at some message between it and the same peer. */
+/* A message to send or receive. Initialize with zeros; may be reused when it has ended. Messages make
+   progress only while this rank checks some message between it and the same peer. */
 typedef struct mo_net_message {
     int peer;
-    void *data;          /* sent from here, or received here */
-    size_t bytes;        /* at most the transport's limit; for a receive: exactly this many must arrive */
-    int64_t deadline_ns; /* by mo_clock_ns(); 0: none */
+    void *data;          /* sent from or received into */
+    size_t bytes;        /* at most the transport's limit; a receive must get exactly this many */
+    int64_t deadline_ns; /* by mo_clock_ns(); 0: no deadline */
 
     mo_net_state state;
     mo_error error;
 
-    /* The transport's own. */
+    /* Used by the transport. */
     struct mo_net_message *next;
-    uint64_t number;  /* among those between the two ranks */
-    uint64_t request; /* of the transport */
+    uint64_t number;  /* number among the messages between the two ranks */
+    uint64_t request; /* the transport's handle */
     bool sends;
 } mo_net_message;
 
@@ -49,15 +50,15 @@ typedef struct mo_transport_calls {
     void (*close)(mo_transport *);
 } mo_transport_calls;
 
-/* Every implementation's struct begins with this. */
+/* First member of every implementation's struct. */
 struct mo_transport {
     const mo_transport_calls *calls;
-    int rank, ranks; /* this one, of how many */
-    size_t limit;    /* most bytes of a message */
+    int rank, ranks; /* this rank, and the number of ranks */
+    size_t limit;    /* maximum bytes of a message */
 };
 
-/* Begin, and return at once. Messages to one peer are sent in the order of these calls, and received likewise. What is
- * wrong with a message makes it FAILED, here or later. */
+/* Begin a message and return at once. Messages to one peer are sent in the order of these calls, and received
+   likewise. An error makes the message FAILED, now or later. */
 static inline void mo_transport_send(mo_transport *t, mo_net_message *m)
 {
     m->sends = true;
@@ -70,22 +71,22 @@ static inline void mo_transport_receive(mo_transport *t, mo_net_message *m)
     t->calls->begin(t, m);
 }
 
-/* Has it ended? */
+/* Has the message ended? */
 static inline bool mo_transport_ended(mo_transport *t, mo_net_message *m)
 {
     t->calls->look(t, m, false);
     return m->state != MO_NET_UNDER_WAY;
 }
 
-/* Waits until it has ended, at most until its deadline; returns its error's status. */
+/* Waits until the message has ended, at most until its deadline. Returns the status of its error. */
 static inline mo_status mo_transport_wait(mo_transport *t, mo_net_message *m)
 {
     t->calls->look(t, m, true);
     return m->state == MO_NET_FAILED ? m->error.status : MO_OK;
 }
 
-/* Gives up a message that is under way, or none: its bytes are free afterwards, and nothing more is sent or received between the two
- * ranks in this direction. Before the rank leaves. */
+/* Abandons a message, in flight or not: its bytes are free afterwards, and nothing more is sent or received
+   between the two ranks in this direction. Used before the rank leaves. */
 static inline void mo_transport_abandon(mo_transport *t, mo_net_message *m)
 {
     if (m->state == MO_NET_UNDER_WAY) {
@@ -94,7 +95,7 @@ static inline void mo_transport_abandon(mo_transport *t, mo_net_message *m)
     }
 }
 
-/* The rank leaves: messages that others send to it or expect of it fail. NULL is allowed. */
+/* The rank leaves: messages of other ranks to or from it fail. NULL is allowed. */
 static inline void mo_transport_close(mo_transport *t)
 {
     if (t) {

@@ -1,4 +1,4 @@
-/* BMP: pixels of 1, 4, 8, 16, 24 and 32 bits without compression, of every kind of header. */
+/* BMP: uncompressed pixels of 1, 4, 8, 16, 24 and 32 bits, with any header version. */
 #include <string.h>
 
 #include "base/interrupt.h"
@@ -18,12 +18,12 @@ enum {
 typedef struct layout {
     const uint8_t *pixels, *palette;
     int64_t width, height;
-    int64_t stride; /* bytes from row to row */
+    int64_t stride; /* bytes per row */
     bool top_first;
-    int bits;             /* of a pixel */
-    uint32_t mask[3];     /* of red, green and blue: 16 and 32 bits */
-    int64_t colours;      /* of the palette */
-    int64_t colour_bytes; /* of one of them */
+    int bits;             /* per pixel */
+    uint32_t mask[3];     /* of red, green and blue, for 16 and 32 bits */
+    int64_t colours;      /* number of palette entries */
+    int64_t colour_bytes; /* bytes per palette entry */
 } layout;
 
 static uint32_t number(const uint8_t *b, int bytes)
@@ -40,7 +40,7 @@ static mo_status damaged(mo_error *err, const char *why)
     return mo_fail(err, MO_EFORMAT, "the BMP picture is damaged: %s", why);
 }
 
-/* The masks of 16 and 32 bits: the usual ones, or those behind the header's first 40 bytes. */
+/* Reads the masks for 16 and 32 bits: the default ones, or those after the first 40 bytes of the header. */
 static bool read_masks(const mo_picture_file *file, uint32_t compression, layout *l)
 {
     static const uint32_t narrow[3] = {0x7c00, 0x03e0, 0x001f}, wide[3] = {0xff0000, 0xff00, 0xff};
@@ -116,7 +116,7 @@ static mo_status read_header(const mo_picture_file *file, layout *l, mo_error *e
     return MO_OK;
 }
 
-/* Pixels and palette lie inside the file. The size is within the limits. */
+/* Checks that pixels and palette are inside the file and the size is within the limits. */
 static mo_status check_extent(const mo_picture_file *file, layout *l, mo_error *err)
 {
     const uint32_t offset = number(file->data + 10, 4);
@@ -126,14 +126,14 @@ static mo_status check_extent(const mo_picture_file *file, layout *l, mo_error *
         (int64_t)(file->bytes - offset) < l->stride * (l->height - 1) + (l->width * l->bits + 7) / 8) {
         return damaged(err, "it ends early");
     }
-    /* A palette may be shorter than it says: the pixels follow it. */
+    /* The palette may be shorter than stated, because the pixels follow it. */
     const int64_t most = offset > palette ? (offset - palette) / l->colour_bytes : 0;
     l->colours = l->colours < most ? l->colours : most;
     l->pixels = file->data + offset;
     return MO_OK;
 }
 
-/* The bits under the mask as 8: narrower ones are repeated, of wider ones the upper are taken. */
+/* The masked bits as 8 bits: fewer are repeated, of more the upper 8 are used. */
 static uint8_t channel(uint32_t pixel, uint32_t mask)
 {
     if (mask == 0) {
@@ -177,7 +177,7 @@ static void read_row(const layout *l, const uint8_t *from, uint8_t *to)
 mo_status mo_bmp_decode(const mo_picture_file *file, mo_picture *out, int *orientation, mo_error *err)
 {
     layout l = {.bits = 8, .colour_bytes = 4};
-    (void)orientation; /* the format has none */
+    (void)orientation; /* the format has no orientation */
     mo_status status = read_header(file, &l, err);
     if (status == MO_OK) {
         status = mo_picture_begin(file, l.width, l.height, out, err);

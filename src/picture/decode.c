@@ -1,4 +1,3 @@
-/* Decode: see decode.h. */
 #include "picture/decode.h"
 
 #include <string.h>
@@ -20,13 +19,13 @@
 #define mo_gif_decode NULL
 #endif
 
-/* How files of a format begin; text with ? for any byte. */
+/* Signature of a format: text in which ? matches any byte. */
 typedef struct format {
     const char *begins;
     size_t length;
     const char *name;
-    mo_picture_decoder *decode; /* NULL: not read */
-    const char *library;        /* that reads it; NULL: none does */
+    mo_picture_decoder *decode; /* NULL: not supported */
+    const char *library;        /* the library for it; NULL: none */
 } format;
 
 static const format formats[] = {

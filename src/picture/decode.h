@@ -4,11 +4,11 @@
 
 #include "picture/picture.h"
 
-/* The format is that of the bytes, whatever a name or a header says of them. EXIF's orientation is applied; alpha is dropped; of 16 bits
- * the upper 8 are taken; grey becomes three equal channels; of animations the first frame is read. limits NULL: the default. The caller
- * owns *out and frees it with mo_picture_free(); it is all zeros after a failure.
- * MO_EFORMAT: no picture, or a damaged one; MO_EUNSUPPORTED names a format that this build does not read; MO_ENOSPC: too large;
- * MO_ECANCELLED: see base/interrupt.h. */
+/* The format is recognized by the bytes; names and headers are ignored. EXIF orientation is applied, alpha is
+   dropped, of 16 bits the upper 8 are used, grey becomes three equal channels, and only the first frame of an
+   animation is read. limits NULL: the default. The caller frees *out with mo_picture_free(); it is all zeros
+   after a failure. MO_EFORMAT: not a picture, or damaged; MO_EUNSUPPORTED names a format that this build does
+   not read; MO_ENOSPC: too large; MO_ECANCELLED: see base/interrupt.h. */
 mo_status mo_picture_decode(const uint8_t *data, size_t bytes, const mo_picture_limits *limits,
                             mo_picture *out, mo_error *err);
 

@@ -1,5 +1,6 @@
-/* Decoder: what reads one format of image files, untrusted bytes all of them. Every decoder checks the size that the header states before it
- * takes memory, reads the first frame alone, and drops alpha without blending. Long work asks mo_interrupted(). */
+/* Decoder: reads one image format. All bytes are untrusted. Every decoder checks the size in the header
+   before it allocates memory, reads only the first frame, and drops alpha without blending. Long loops call
+   mo_interrupted(). */
 #ifndef MO_PICTURE_DECODER_H
 #define MO_PICTURE_DECODER_H
 
@@ -11,7 +12,7 @@ typedef struct mo_picture_file {
     const mo_picture_limits *limits;
 } mo_picture_file;
 
-/* A picture of the size that the header states, if the limits allow it. */
+/* Creates a picture of the size in the header, if the limits allow it. */
 static inline mo_status mo_picture_begin(const mo_picture_file *file, int64_t width, int64_t height,
                                          mo_picture *out, mo_error *err)
 {
@@ -19,8 +20,9 @@ static inline mo_status mo_picture_begin(const mo_picture_file *file, int64_t wi
     return status == MO_OK ? mo_picture_make(width, height, out, err) : status;
 }
 
-/* Fills *out, which the caller owns, and *orientation with that of EXIF (1 to 8) if the file has one. On failure the caller frees
- * *out too. MO_EFORMAT: damaged or cut short; MO_EUNSUPPORTED: a kind of this format that is not read. */
+/* Fills *out, which the caller owns, and sets *orientation to EXIF's (1 to 8) if the file has one. The caller
+   frees *out on failure too. MO_EFORMAT: damaged or incomplete; MO_EUNSUPPORTED: a variant of the format that
+   is not supported. */
 typedef mo_status mo_picture_decoder(const mo_picture_file *file, mo_picture *out, int *orientation,
                                      mo_error *err);
 

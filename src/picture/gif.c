@@ -1,4 +1,4 @@
-/* GIF, by giflib: the first frame, on the background. Transparent pixels are black. */
+/* GIF, by giflib: the first frame on the background color. Transparent pixels are black. */
 #include <gif_lib.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static mo_status read_extension(reading *r, mo_error *err)
     return MO_OK;
 }
 
-/* Up to the description of the first frame. */
+/* Reads up to the description of the first frame. */
 static mo_status find_frame(reading *r, mo_error *err)
 {
     GifRecordType kind;
@@ -81,7 +81,7 @@ static void colour(const ColorMapObject *map, int index, uint8_t *rgb)
     }
 }
 
-/* What the frame leaves of the screen is of the background's colour. The first colour stands for none. */
+/* Fills the screen with the background color; the frame may not cover it all. Index 0 means black. */
 static void fill_background(const reading *r, const mo_picture *out)
 {
     const GifImageDesc *frame = &r->gif->Image;
@@ -119,7 +119,7 @@ static mo_status read_row(const reading *r, const ColorMapObject *map, GifPixelT
 
 static mo_status read_rows(const reading *r, const mo_picture *out, GifPixelType *line, mo_error *err)
 {
-    static const int first[] = {0, 4, 2, 1}, step[] = {8, 8, 4, 2}; /* of interlaced rows */
+    static const int first[] = {0, 4, 2, 1}, step[] = {8, 8, 4, 2}; /* interlaced rows */
     const GifImageDesc *frame = &r->gif->Image;
     const ColorMapObject *map = frame->ColorMap ? frame->ColorMap : r->gif->SColorMap;
     if (!map) {
@@ -166,7 +166,7 @@ mo_status mo_gif_decode(const mo_picture_file *file, mo_picture *out, int *orien
 {
     reading r = {file->data, file->data + file->bytes, NULL, -1};
     int code = 0;
-    (void)orientation; /* the format has none */
+    (void)orientation; /* the format has no orientation */
     r.gif = DGifOpen(&r, take, &code);
     if (!r.gif) {
         return damaged(code, err);

@@ -1,4 +1,4 @@
-/* JPEG, by libjpeg-turbo. What it would only warn of, data that are missing or make no sense, is an error here. */
+/* JPEG, by libjpeg-turbo. Its warnings about missing or invalid data are errors here. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "picture/decoder.h"
 #include "picture/orientation.h"
 
-/* Scans of a progressive file: each goes through the whole picture. Usual files have about ten. */
+/* Maximum scans of a progressive file: each scan covers the whole picture. Typical files have about ten. */
 enum { SCANS_MAX = 64, EXIF_MARKER = JPEG_APP0 + 1, SCAN_MARKER = 0xda };
 
 typedef struct reading {
@@ -23,7 +23,7 @@ typedef struct reading {
     jmp_buf out;
     mo_error *err;
     mo_status status;
-    bool scans; /* more than one */
+    bool scans; /* more than one scan */
 } reading;
 
 static void failed(j_common_ptr jpeg)
@@ -37,7 +37,7 @@ static void failed(j_common_ptr jpeg)
     longjmp(r->out, 1);
 }
 
-/* A file may lack its end marker alone; of one with many scans nobody knows then what else is missing. */
+/* Only the end marker may be missing, and only in a file with one scan: with several, more may be missing. */
 static void warned(j_common_ptr jpeg, int level)
 {
     const reading *r = jpeg->client_data;
@@ -61,14 +61,15 @@ static void watched(j_common_ptr jpeg)
     }
 }
 
-/* Without jpeg_save_markers(), which goes through all markers that it has saved at each further one. */
+/* Does not use jpeg_save_markers(), which for each new marker walks over all saved ones. */
 static int find_orientation(const mo_picture_file *file)
 {
     enum {
         START = 2,
         LENGTH = 2,
+        /* start of the file; a length that includes itself; "Exif" */
         NAME = 6
-    }; /* the marker that begins a file; a length, which counts itself; "Exif" */
+    };
     for (size_t at = START; file->bytes - at >= 2 + LENGTH;) {
         const uint8_t *marker = file->data + at;
         const size_t bytes = (size_t)marker[2] << 8 | marker[3];
@@ -83,7 +84,7 @@ static int find_orientation(const mo_picture_file *file)
     return 1;
 }
 
-/* Four inks in a row, as Adobe's programs write them: 255 is none. */
+/* CMYK as written by Adobe's programs: 255 means no ink. */
 static void mix_inks(const uint8_t *cmyk, uint8_t *rgb, int64_t width)
 {
     for (int64_t x = 0; x < width; x++) {
@@ -93,7 +94,7 @@ static void mix_inks(const uint8_t *cmyk, uint8_t *rgb, int64_t width)
     }
 }
 
-/* Leaves by longjmp() where something fails. */
+/* Errors leave by longjmp(). */
 static void read_rows(struct jpeg_decompress_struct *jpeg, const mo_picture *out)
 {
     const bool inks = jpeg->out_color_space == JCS_CMYK;
@@ -122,7 +123,7 @@ static void read_all(reading *r, const mo_picture_file *file, mo_picture *out, i
     jpeg->progress = &r->progress;
     jpeg_mem_src(jpeg, file->data, file->bytes);
     jpeg_read_header(jpeg, TRUE);
-    if (jpeg->arith_code) { /* data that are missing would be zeros, without a warning */
+    if (jpeg->arith_code) { /* missing data would become zeros without a warning */
         r->status =
             mo_fail(r->err, MO_EUNSUPPORTED,
                     "the JPEG picture has arithmetic coding, which is not supported; convert it to PNG");

@@ -1,4 +1,3 @@
-/* Orientation: see orientation.h. */
 #include "picture/orientation.h"
 
 #include <string.h>

@@ -1,4 +1,3 @@
-/* Picture: see picture.h. */
 #include "picture/picture.h"
 
 #include <stdlib.h>

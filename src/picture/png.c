@@ -1,5 +1,5 @@
-/* PNG, by libpng. Of the chunks beside the pixels it gets the palette alone: no profile or text is unpacked, and EXIF, for which it would take
- * as much memory as the chunk claims to have bytes, is found here. */
+/* PNG, by libpng. Apart from pixels libpng reads only the palette: profiles and texts are not decompressed.
+   EXIF is found by our own code, because libpng would allocate the size that the chunk claims. */
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void take(png_structp png, png_bytep out, size_t bytes)
     if ((size_t)(r->end - r->at) < bytes) {
         png_error(png, "it ends early");
     }
-    if (mo_interrupted(bytes << 4)) { /* much data may come of little, also behind the last row */
+    if (mo_interrupted(bytes << 4)) { /* little input may expand to much data, also after the last row */
         r->status = mo_interrupt_fail(r->err);
         png_longjmp(png, 1);
     }
@@ -65,7 +65,7 @@ static void take(png_structp png, png_bytep out, size_t bytes)
 
 static void choose_rows(png_structp png)
 {
-    png_set_strip_16(png); /* the upper byte */
+    png_set_strip_16(png); /* keeps the upper byte */
     png_set_palette_to_rgb(png);
     png_set_expand_gray_1_2_4_to_8(png);
     png_set_gray_to_rgb(png);
@@ -80,7 +80,7 @@ static void leave_out_chunks(png_structp png)
     png_set_chunk_malloc_max(png, CHUNK_BYTES_MAX);
 }
 
-/* Returns by png_longjmp() too. */
+/* Errors return by png_longjmp(). */
 static mo_status read_rows(png_structp png, png_infop info, const mo_picture *out, mo_error *err)
 {
     const int passes = png_set_interlace_handling(png);
@@ -129,7 +129,7 @@ static int64_t big_endian(const uint8_t *b)
 
 static int find_orientation(const mo_picture_file *file)
 {
-    enum { SIGNATURE = 8, BEFORE = 8, AROUND = 12 }; /* a chunk's length and name, and its checksum */
+    enum { SIGNATURE = 8, BEFORE = 8, AROUND = 12 }; /* length and name of a chunk, and its checksum */
     for (size_t at = SIGNATURE; file->bytes - at >= AROUND;) {
         const uint8_t *chunk = file->data + at;
         const size_t bytes = (size_t)big_endian(chunk);
@@ -150,7 +150,7 @@ mo_status mo_png_decode(const mo_picture_file *file, mo_picture *out, int *orien
     if (file->bytes < HEADER) {
         return mo_fail(err, MO_EFORMAT, "the PNG picture is damaged: it ends early");
     }
-    /* The size first, before libpng reads what stands between it and the pixels. */
+    /* Checks the size before libpng reads the chunks before the pixels. */
     mo_status status =
         mo_picture_check(big_endian(file->data + 16), big_endian(file->data + 20), file->limits, err);
     if (status != MO_OK) {

@@ -1,4 +1,3 @@
-/* Resize: see resize.h. */
 #include "picture/resize.h"
 
 #include <math.h>

@@ -1,15 +1,15 @@
-/* Span: where a point of a grid lies between two of another grid whose corners are the same: for everything that is interpolated. */
+/* Span: the position of a grid point between two points of another grid with the same corners. */
 #ifndef MO_PICTURE_SPAN_H
 #define MO_PICTURE_SPAN_H
 
 #include <stdint.h>
 
 typedef struct mo_span {
-    int64_t low, high; /* points of the other grid */
-    float t;           /* of the way from low to high */
+    int64_t low, high; /* points in the other grid */
+    float t;           /* fraction of the way from low to high */
 } mo_span;
 
-/* The distance, in points of a grid of `length`, of two points of one of `target`. */
+/* The distance between two points of a grid of `target` points, measured in a grid of `length` points. */
 static inline float mo_span_ratio(int64_t length, int64_t target)
 {
     return target > 1 ? (float)(length - 1) / (float)(target - 1) : 0.0f;

@@ -1,4 +1,4 @@
-/* WebP, by libwebp. Of an animation the first frame is decoded alone: its chunks are what libwebp takes for a picture. */
+/* WebP, by libwebp. Of an animation the first frame is decoded: libwebp accepts its chunks as a picture. */
 #include <string.h>
 
 #include <webp/decode.h>
@@ -24,7 +24,6 @@ static uint32_t little_endian(const uint8_t *b, int bytes)
     return value;
 }
 
-/* The first chunk of that name. */
 static bool find(const mo_picture_file *file, const char *name, chunk *out)
 {
     for (size_t at = FILE_HEADER; file->bytes - at >= CHUNK_HEADER;) {
@@ -54,7 +53,7 @@ static mo_status damaged(VP8StatusCode code, mo_error *err)
                                                                                       : "");
 }
 
-/* Decodes a picture of width x height into the canvas, at x and y, where there is space for it. */
+/* Decodes a picture of width x height into the canvas at x, y. The caller has checked that it fits. */
 static mo_status decode_at(chunk c, const mo_picture *canvas, int64_t x, int64_t y, mo_error *err)
 {
     WebPDecoderConfig config;

@@ -96,16 +96,6 @@ const mo_gpu_facts *mo_gpu_facts_at(int index)
     return index >= 0 && index < GPUS ? &gpus[index] : NULL;
 }
 
-const char *mo_described_cpu(int index)
-{
-    return index >= 0 && index < CPUS ? cpus[index].name : NULL;
-}
-
-const char *mo_described_disk(int index)
-{
-    return index >= 0 && index < DISKS ? disks[index].name : NULL;
-}
-
 /* A common GPU is a desktop one: not a laptop's, and not a server's. */
 static bool common(const mo_gpu_facts *g)
 {

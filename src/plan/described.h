@@ -17,10 +17,6 @@ typedef struct mo_gpu_facts {
 /* The GPU with this index, smallest memory first; NULL past the last. */
 const mo_gpu_facts *mo_gpu_facts_at(int index);
 
-/* The presets of --cpu and --disk by index; NULL past the last. */
-const char *mo_described_cpu(int index);
-const char *mo_described_disk(int index);
-
 /* Parts of a machine as typed; NULL: not given. */
 typedef struct mo_described {
     const char *gpu;  /* a GPU name */

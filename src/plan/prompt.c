@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "plan/batch.h"
-#include "plan/device.h"
 #include "plan/make.h"
 #include "plan/request.h"
 #include "plan/share.h"

@@ -1,4 +1,4 @@
-/* Bar chart: amounts as bars one below the other, each made of pieces (mo_bar_chart() of moraine_tools.h). */
+/* Bar chart: amounts as stacked bars, one below the other (mo_bar_chart() in moraine_tools.h). */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum { EDGE = 24, ABOVE = 60, WIDE = 680, STEP = 56, THICK = 22, KEYS_IN_ROW = 4, KEY_HIGH = 22, KINDS = 16 };
 
-/* Kinds of pieces that have a colour of their own; further ones begin again. */
+/* Colors for the names of pieces; further names reuse them. */
 static const char *const colours[] = {"#2e86ab", "#e08e1b", "#3a9d5d", "#8a63d2",
                                       "#d1495b", "#7a8490", "#4fb3bf", "#b5651d"};
 
@@ -18,7 +18,7 @@ typedef struct kinds {
     int count;
 } kinds;
 
-/* The number of a piece's name among those that are drawn, in the order in which they come. */
+/* The number of a piece's name, in order of first use. */
 static int kind_of(kinds *k, const char *name)
 {
     int i = 0;

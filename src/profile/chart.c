@@ -24,7 +24,7 @@ static bool is_optimum(const char *policy)
     return strcmp(policy, "optimum") == 0;
 }
 
-/* The policies in the order in which they come; their number. */
+/* Lists the policies in order of first use. Returns their number. */
 static int find_series(const mo_replay_point *points, int count, const char **series)
 {
     int found = 0;
@@ -143,7 +143,7 @@ typedef struct heat {
     double cell_wide, cell_high;
 } heat;
 
-/* 0 for never, up to LEVELS: each is half as much again as the one below, five means as often as others. */
+/* 0: never, up to LEVELS: each level is 1.5 times the one below; five is the average. */
 static int level_of(uint64_t picks, double even)
 {
     if (picks == 0) {
@@ -162,7 +162,7 @@ static double even_picks(const heat *h, int layer)
     return (double)sum / h->shape->experts;
 }
 
-/* All cells of a level are one path; neighbours are one rectangle. */
+/* Draws all cells of a level as one path, and adjacent cells as one rectangle. */
 static void draw_level(mo_drawing *d, const heat *h, int level)
 {
     const int experts = h->shape->experts;

@@ -12,7 +12,7 @@ mo_status mo_drawing_begin(mo_drawing *d, const char *path, int width, int heigh
     if (!d->out) {
         return mo_fail(err, MO_ENOMEM, "%s: out of memory for a chart", path);
     }
-    /* Colours that keep their distance from white and from black, and for people who see few colours. */
+    /* Colors with contrast to white and black, distinguishable for color-blind readers. */
     fprintf(
         d->out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "

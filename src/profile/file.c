@@ -22,7 +22,7 @@
 enum {
     LOCK_SECONDS = 10,
     ASIDE_MAX = 100,
-    FILE_BYTES_MAX = 256 << 20, /* a million experts take less */
+    FILE_BYTES_MAX = 256 << 20, /* a million experts need less */
 };
 
 /* ---- Paths ---- */
@@ -36,7 +36,7 @@ mo_status mo_profile_file_path(uint64_t fingerprint, char *path, size_t size, mo
 
 /* ---- Lock ---- */
 
-/* Locks path.lock, which stays there: removing it would let two processes hold locks of different files. */
+/* Locks path.lock, which is never removed: otherwise two processes could lock different files. */
 static mo_status lock(const char *path, int *fd, mo_error *err)
 {
     char name[PATH_MAX];
@@ -115,7 +115,7 @@ mo_status mo_profile_file_read(const char *path, mo_profile **out, mo_error *err
     return status ? mo_fail_prefix(err, status, "%s", path) : MO_OK;
 }
 
-/* A model's own file must be its own. */
+/* Reads a model's own file and checks that it is that model's. */
 static mo_status read_own(const char *path, uint64_t fingerprint, mo_profile **out, mo_error *err)
 {
     mo_status status = mo_profile_file_read(path, out, err);
@@ -130,8 +130,7 @@ static mo_status read_own(const char *path, uint64_t fingerprint, mo_profile **o
 
 /* ---- Moving aside ---- */
 
-/* Gives an unusable file another name; err, which says what is wrong with it, then says which. Under the
- * lock. */
+/* Renames an unusable file. err describes its fault; the new name is appended. Call with the lock held. */
 static mo_status move_aside(const char *path, mo_error *err)
 {
     char name[PATH_MAX];
@@ -158,8 +157,7 @@ static mo_status move_aside(const char *path, mo_error *err)
                    path, ASIDE_MAX);
 }
 
-/* Reads the file under the lock. *moved says when it was moved aside, *out is then NULL, as without a
- * file. */
+/* Reads the file with the lock held. *moved: it was renamed, and *out is NULL as if there were no file. */
 static mo_status read_locked(const char *path, uint64_t fingerprint, mo_profile **out, mo_error *moved,
                              mo_error *err)
 {
@@ -189,7 +187,7 @@ mo_status mo_profile_file_load(const char *path, uint64_t fingerprint, mo_profil
     if (status != MO_EFORMAT) {
         return status;
     }
-    /* Again under the lock: another process may have moved it, or saved anew, meanwhile. */
+    /* again with the lock: another process may have renamed it or saved a new one */
     status = lock(path, &fd, err);
     if (status) {
         return status;
@@ -204,7 +202,7 @@ mo_status mo_profile_file_load(const char *path, uint64_t fingerprint, mo_profil
 
 /* ---- Writing ---- */
 
-/* Waits until what has this name is on the disk. */
+/* Waits until the file with this name is on the disk. */
 static mo_status sync_name(const char *name, int flags, mo_error *err)
 {
     const int fd = open(name, flags | O_CLOEXEC);
@@ -218,8 +216,7 @@ static mo_status sync_name(const char *name, int flags, mo_error *err)
                           "%s: cannot be written to disk: %s", name, strerror(code));
 }
 
-/* Names must survive a loss of power as well as the bytes; the new file is whole without, so failure is
- * none. */
+/* Makes the new name survive a loss of power. Failures are ignored: the file itself is complete. */
 static void sync_directory(const char *path)
 {
     char directory[PATH_MAX];
@@ -231,16 +228,15 @@ static void sync_directory(const char *path)
     sync_name(slash ? directory : ".", O_RDONLY | O_DIRECTORY, NULL);
 }
 
-/* Without the bytes on the disk before the rename, a loss of power could leave an empty file of the right
- * name. */
+/* If the bytes were not on the disk before the rename, a loss of power could leave an empty file. */
 static mo_status sync_part(const char *path, mo_error *err)
 {
     char part[PATH_MAX + 16];
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        return MO_OK; /* a pipe or a device is written where it is */
+        return MO_OK; /* a pipe or device is written directly */
     }
-    snprintf(part, sizeof part, "%s.moraine-part", path); /* as base/output.h names it */
+    snprintf(part, sizeof part, "%s.moraine-part", path); /* the name in base/output.h */
     return sync_name(part, O_RDONLY, err);
 }
 
@@ -254,10 +250,10 @@ mo_status mo_profile_file_write(const char *path, const mo_profile *p, mo_error 
     if (status) {
         return status;
     }
-    if (!realpath(path, real)) { /* a new file, or something that mo_output_create() will explain */
+    if (!realpath(path, real)) { /* a new file, or an error that mo_output_create() will report */
         snprintf(real, sizeof real, "%s", path);
     }
-    text[length] = '\n'; /* in place of the terminator */
+    text[length] = '\n'; /* replaces the terminator */
     status = mo_output_create(real, length + 1, &output, err);
     if (!status) {
         status = mo_output_append(output, text, length + 1, err);

@@ -1,4 +1,4 @@
-/* Writing; reading is in profile_parse.c. */
+/* Writing. parse.c reads. */
 #include "profile/json.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "profile/keys.h"
 
-/* Values of one object are put one by one; the first that could not be made is remembered. */
+/* Writes the members of one object; the first failure is stored. */
 typedef struct writer {
     json_t *object;
     bool failed;
@@ -22,7 +22,7 @@ static writer begin(void)
     return (writer){object, object == NULL};
 }
 
-/* Takes value, NULL included. */
+/* Takes ownership of value, which may be NULL. */
 static void put(writer *w, const char *key, json_t *value)
 {
     if (w->failed || !value) {
@@ -48,7 +48,7 @@ static void put_text(writer *w, const char *key, const char *text)
     put(w, key, json_string(text));
 }
 
-/* The object, or NULL when something in it could not be made. */
+/* The object, or NULL if a member could not be created. */
 static json_t *end(writer *w)
 {
     if (w->failed) {
@@ -92,7 +92,7 @@ static uint64_t count_prompts(const mo_profile_layer *l, int32_t e)
     return l->prompts[e];
 }
 
-/* [[expert, count], ...] of those that are not 0. */
+/* [[expert, count], ...] for counts other than 0. */
 static json_t *pairs(const mo_profile_layer *l, count_fn count)
 {
     json_t *list = json_array();
@@ -141,19 +141,19 @@ static double per_call_us(const sums *s, mo_layer_time time)
     return ratio((double)s->time_ns[time] / 1e3, (double)s->timed);
 }
 
-/* Times that exist only in some modes; the others are reported even if 0. */
+/* Is the time recorded only in some modes? Other times are written even if 0. */
 static bool is_rare(int time)
 {
     return time >= MO_TIME_WORKLIST;
 }
 
-/* Does an update of the hot set need it? */
+/* Does an update of the hot set need the time? */
 static bool is_brief(int time)
 {
     return time == MO_TIME_HOT || time == MO_TIME_COLD || time == MO_TIME_JOIN;
 }
 
-/* The reasons only where there are any, as the schema has it. */
+/* Writes reasons only if there are any, as the schema requires. */
 static void put_lanes(writer *w, const sums *s)
 {
     uint64_t all = 0;
@@ -176,7 +176,6 @@ static void put_lanes(writer *w, const sums *s)
     }
 }
 
-/* What layers and the summary have in common. */
 static void put_times(writer *w, const sums *s, mo_profile_mode mode)
 {
     put_real(w, "hot_slot_ratio", ratio((double)s->hot, (double)s->hot + (double)s->cold));
@@ -224,7 +223,6 @@ static json_t *layer_json(const mo_profile_layer *l, mo_profile_mode mode)
     return end(&w);
 }
 
-/* Sums over the layers that are not empty. */
 static sums all_sums(const mo_profile *p)
 {
     sums all = {0};
@@ -256,11 +254,11 @@ static json_t *summary_json(const mo_profile *p, mo_profile_mode mode)
     return end(&w);
 }
 
-/* ---- Our own part ---- */
+/* ---- The "moraine" part ---- */
 
 static json_t *own_layer_json(const mo_profile_layer *l, mo_profile_mode mode)
 {
-    (void)mode; /* written completely, so that nothing is lost */
+    (void)mode; /* written in full in every mode, so that nothing is lost */
     writer times = begin();
     for (int t = 0; t < MO_TIMES; t++) {
         put_count(&times, mo_profile_key_own_time[t], l->time_ns[t]);
@@ -304,7 +302,7 @@ static json_t *own_json(const mo_profile *p, mo_profile_mode mode)
     return end(&w);
 }
 
-/* ---- The whole ---- */
+/* ---- The whole profile ---- */
 
 const char *mo_profile_mode_name(mo_profile_mode mode)
 {
@@ -343,7 +341,7 @@ static json_t *root_json(const mo_profile *p, mo_profile_mode mode)
     put_count(&w, "n_expert", (uint64_t)p->experts);
     put_count(&w, "n_expert_used", (uint64_t)p->used);
     put_count(&w, "updates", all_sums(p).calls); /* each call of a layer updates its counters */
-    put_count(&w, "overflow_resets", 0);         /* counts stop at the largest number instead */
+    put_count(&w, "overflow_resets", 0);         /* counts saturate */
     put(&w, "summary", summary_json(p, mode));
     put(&w, "layers", layers_json(p, mode, layer_json));
     put(&w, "moraine", own_json(p, mode));

@@ -1,4 +1,4 @@
-/* Names of the profile's times and lanes in JSON. Private to profile_json.c and profile_parse.c. */
+/* Names of the profile's times and lanes in JSON. Private to json.c and parse.c. */
 #ifndef MO_PROFILE_KEYS_H
 #define MO_PROFILE_KEYS_H
 
@@ -25,8 +25,8 @@ static const char *const mo_profile_key_time[MO_TIMES] = {
     [MO_TIME_COLD_GATHER] = "cold_gather_scatter_time_per_call_us",
 };
 
-/* In the schema: how often a lane ran or had nothing to do, and what fell back. Reasons are keys of an object of their
- * own: ours, since those of its authors' program are about ggml's graphs. */
+/* In the schema: how often a lane ran or had no work, and fallbacks. Reasons are in a separate object with
+   our own names, because the original reasons concern ggml's graphs. */
 static const char *const mo_profile_key_lane[MO_LANE_COUNTS] = {
     [MO_LANE_HOT_RUNS] = "parallel_hot_launches",
     [MO_LANE_COLD_RUNS] = "parallel_cold_launches",
@@ -36,7 +36,7 @@ static const char *const mo_profile_key_lane[MO_LANE_COUNTS] = {
 #define MO_PROFILE_KEY_FALLBACKS "parallel_fallbacks"
 #define MO_PROFILE_KEY_REASONS   "parallel_fallback_reasons"
 
-/* In our own part: nanoseconds of all timed calls. */
+/* In the "moraine" part: nanoseconds of all timed calls. */
 static const char *const mo_profile_key_own_time[MO_TIMES] = {
     [MO_TIME_MOE] = "moe",
     [MO_TIME_ROUTING] = "routing",

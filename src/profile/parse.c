@@ -1,5 +1,4 @@
-/* Reading a profile's JSON. First every layer is looked over, which finds faults and how much memory is needed;
- * then the counts are read. */
+/* Reads a profile's JSON. The first pass checks it and computes the memory; the second reads the counts. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,10 +13,10 @@
 /* One element of "layers". */
 typedef struct seen {
     const json_t *json;
-    const json_t *own; /* its part under "moraine", or NULL */
+    const json_t *own; /* its part in "moraine", or NULL */
     int32_t number;
-    int32_t experts; /* one more than the highest expert with picks */
-    bool split;      /* has hot or cold picks: "experts" is not read */
+    int32_t experts; /* highest expert with picks, plus one */
+    bool split;      /* has hot or cold picks: "experts" is ignored */
 } seen;
 
 typedef struct parser {
@@ -28,7 +27,7 @@ typedef struct parser {
 
 /* ---- Values ---- */
 
-/* An integer from 0 to max; an absent one is `otherwise`. False when it is something else. */
+/* Reads an integer from 0 to max; `otherwise` if missing. False for any other value. */
 static bool integer(const json_t *object, const char *key, int64_t max, uint64_t otherwise, uint64_t *out)
 {
     const json_t *v = json_object_get(object, key);
@@ -43,7 +42,7 @@ static bool integer(const json_t *object, const char *key, int64_t max, uint64_t
     return true;
 }
 
-/* A number; absent and negative ones are 0. */
+/* Reads a number; missing and negative ones are 0. */
 static bool number(const json_t *object, const char *key, double *out)
 {
     const json_t *v = json_object_get(object, key);
@@ -58,7 +57,7 @@ static uint64_t whole(double x)
 
 /* ---- Lists of pairs ---- */
 
-/* Element i as expert and count. False when it is no pair of integers that can be one. */
+/* Reads element i as expert and count. False if it is not a valid pair of integers. */
 static bool pair_at(const json_t *list, size_t i, int32_t *expert, uint64_t *count)
 {
     const json_t *pair = json_array_get(list, i);
@@ -73,8 +72,7 @@ static bool pair_at(const json_t *list, size_t i, int32_t *expert, uint64_t *cou
     return true;
 }
 
-/* Looks a list over: *most becomes at least one more than the highest expert that has a count. *most is left
- * alone when there is none. */
+/* Checks a list. Raises *most to the highest expert with a count, plus one. */
 static mo_status scan_pairs(const json_t *object, int32_t layer, const char *key, int32_t *most,
                             mo_error *err)
 {
@@ -99,7 +97,7 @@ static mo_status scan_pairs(const json_t *object, int32_t layer, const char *key
     return MO_OK;
 }
 
-/* Adds a list that was looked over to counts[most]. */
+/* Adds a checked list to counts[most]. */
 static void add_pairs(const json_t *object, const char *key, uint64_t *counts, int32_t most)
 {
     const json_t *list = json_object_get(object, key);
@@ -160,7 +158,7 @@ static mo_status scan_layers(parser *p, const json_t *list)
     return MO_OK;
 }
 
-/* Our own part of a layer, attached to what it belongs to. */
+/* The layer's part in "moraine", attached to the layer it belongs to. */
 static mo_status scan_own_layer(const parser *p, const json_t *json)
 {
     uint64_t id, experts;
@@ -229,7 +227,7 @@ static mo_status fail_layer(const seen *s, mo_error *err)
                    (int)s->number);
 }
 
-/* Counts of lanes; reasons that are not ours, and fallbacks without one, become "other". */
+/* Reads lane counts. Unknown reasons, and fallbacks without a reason, become "other". */
 static bool read_lanes(const seen *s, mo_profile_layer *l)
 {
     const json_t *reasons = json_object_get(s->json, MO_PROFILE_KEY_REASONS);
@@ -256,7 +254,7 @@ static bool read_lanes(const seen *s, mo_profile_layer *l)
     return true;
 }
 
-/* Averages become sums: over the calls, or over one where the file does not say how many. */
+/* Converts averages to sums: over the calls, or over one call if their number is missing. */
 static mo_status read_layer(const seen *s, mo_profile_layer *l, mo_error *err)
 {
     uint64_t calls, cold_total;
@@ -286,8 +284,7 @@ static mo_status read_layer(const seen *s, mo_profile_layer *l, mo_error *err)
     return MO_OK;
 }
 
-/* Moves the part of the prompts from one phase's counts to the other's. False when it is more than there
- * is. */
+/* Moves the prompts' part of the counts to their phase. False if it is larger than the count. */
 static bool move(uint64_t *from, const uint64_t *part, int32_t n)
 {
     for (int32_t i = 0; i < n; i++) {
@@ -343,9 +340,9 @@ static mo_status read_counts(const parser *p, mo_profile *profile)
     return status;
 }
 
-/* ---- The whole ---- */
+/* ---- The whole profile ---- */
 
-/* The layers that were seen, each once, with the experts it needs. */
+/* Creates the profile with each layer once, with all its experts. */
 static mo_status make(const parser *p, mo_profile_shape *shape, mo_profile **out)
 {
     int32_t *numbers = calloc(2 * (size_t)p->count + 1, sizeof *numbers);
@@ -408,7 +405,7 @@ static mo_status parse(parser *p, const json_t *root, mo_profile **out)
     return status;
 }
 
-/* A profile has five; the parser goes down once for each. */
+/* A profile has five levels; the parser recurses once for each. */
 enum { LEVELS_MAX = 32 };
 
 mo_status mo_profile_json_read(const char *text, size_t length, mo_profile **out, mo_error *err)

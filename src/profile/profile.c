@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* ---- Making ---- */
+/* ---- Creating ---- */
 
 static mo_status check_shape(const mo_profile_shape *s, mo_error *err)
 {
@@ -85,7 +85,7 @@ void mo_profile_free(mo_profile *p)
 
 /* ---- Arithmetic ---- */
 
-/* into += from; into has at least from's experts. */
+/* into += from; into has at least as many experts. */
 static void add_layer(mo_profile_layer *into, const mo_profile_layer *from)
 {
     for (int phase = 0; phase < MO_PROFILE_PHASES; phase++) {
@@ -113,7 +113,7 @@ static void add_layer(mo_profile_layer *into, const mo_profile_layer *from)
     }
 }
 
-/* The layers of both, each with the larger number of experts. The arrays are large enough for all of them. */
+/* The layers of both profiles, with the larger number of experts. The arrays are large enough. */
 static void join_layers(const mo_profile *a, const mo_profile *b, mo_profile_shape *shape, int32_t *layer,
                         int32_t *experts)
 {
@@ -220,7 +220,7 @@ void mo_profile_subtract(mo_profile *p, const mo_profile *before)
     }
 }
 
-/* ---- Fading ---- */
+/* ---- Aging ---- */
 
 static void halve_layer(mo_profile_layer *l)
 {
@@ -331,7 +331,7 @@ mo_status mo_profile_fit(const mo_profile *p, const mo_profile_shape *shape, mo_
     return status;
 }
 
-/* ---- Asking ---- */
+/* ---- Reading ---- */
 
 static int by_number(const void *key, const void *element)
 {

@@ -9,29 +9,29 @@
 #include "base/status.h"
 #include "experts/slots.h"
 
-enum { CLASS_LIMIT = 16 }; /* as the store's: models that have more sizes share the larger ones */
+enum { CLASS_LIMIT = 16 }; /* the same as the store's: models with more sizes share the larger ones */
 
-/* ---- Going through a trace ---------------------------------------------------------------------------- */
+/* ---- Reading a trace ---- */
 
 typedef struct need {
     int32_t expert;
     uint32_t picks;
 } need;
 
-/* One layer of one pass at a time. */
+/* The current layer of the current pass. */
 typedef struct cursor {
     const mo_trace *trace;
-    int64_t cut; /* most tokens of a pass */
+    int64_t cut; /* maximum tokens of a pass */
     int64_t step;
-    int64_t done;          /* tokens of the step that earlier passes took */
-    const uint16_t *first; /* ids of the pass's first token */
-    /* The current place: */
+    int64_t done;          /* tokens of the step in earlier passes */
+    const uint16_t *first; /* ids of the pass' first token */
+    /* The position: */
     uint64_t pass; /* from 1 */
     int64_t tokens;
     int layer; /* -1: before the first */
     need *needs;
     int count;
-    int32_t *place; /* [experts] of an expert in needs, or -1 */
+    int32_t *place; /* [experts] index of an expert in needs, or -1 */
 } cursor;
 
 static bool cursor_begin(cursor *w, mo_arena *memory, const mo_trace *trace, int cut)
@@ -53,7 +53,7 @@ static int by_expert(const void *left, const void *right)
     return (a->expert > b->expert) - (a->expert < b->expert);
 }
 
-/* The distinct experts of the layer, ascending, as the engine asks for them. */
+/* Lists the layer's distinct experts in ascending order, as the engine does. */
 static void gather(cursor *w)
 {
     const mo_trace_shape *s = &w->trace->shape;
@@ -76,7 +76,7 @@ static void gather(cursor *w)
     qsort(w->needs, (size_t)w->count, sizeof *w->needs, by_expert);
 }
 
-/* Goes on to the next layer, or to the next pass; false at the end. */
+/* Advances to the next layer or pass. False at the end. */
 static bool cursor_next(cursor *w)
 {
     const mo_trace *t = w->trace;
@@ -108,8 +108,8 @@ static bool cursor_next(cursor *w)
 
 typedef struct class
 {
-    int64_t bytes; /* of a slot */
-    int64_t all;   /* bytes of its experts */
+    int64_t bytes; /* of one slot */
+    int64_t all;   /* of all its experts */
     int32_t experts, slot_count;
     mo_slots *slots;
 } class;
@@ -123,17 +123,17 @@ typedef struct replay {
     class classes[CLASS_LIMIT];
     int class_count;
     int *class_of;  /* [layers] */
-    int32_t *first; /* [layers] number of the layer's expert 0 inside its class */
-    uint64_t *next; /* for the optimum: when each need, in the order of the trace, comes again */
-    bool *pinned;   /* [experts] by place among the current layer's needs */
-    int *missing;   /* [experts] places of those that were not there */
+    int32_t *first; /* [layers] number of the layer's expert 0 in its class */
+    uint64_t *next; /* for the optimum: for each need, in trace order, when it is needed next */
+    bool *pinned;   /* [experts] by index in the current needs */
+    int *missing;   /* [experts] indices of missing experts */
 } replay;
 
-/* The class of a layer's experts. Sizes beyond the limit join the smallest class that holds them. */
+/* Chooses the class of a layer's experts. Sizes beyond the limit use the smallest class that fits. */
 static void assign(replay *r, int layer, const int64_t *sizes, int count)
 {
     const mo_trace_shape *s = &r->trace->shape;
-    int at = 0; /* sizes fall */
+    int at = 0; /* sizes descend */
     while (at + 1 < count && sizes[at + 1] >= s->expert_bytes[layer]) {
         at++;
     }
@@ -176,7 +176,7 @@ static mo_status find_classes(replay *r)
     return MO_OK;
 }
 
-/* Slots of every class: its share of the budget, at least what a token uses, at most all experts. */
+/* Computes the slots of every class: its share of the budget, at least a token's experts, at most all. */
 static mo_status split_budget(replay *r)
 {
     const int used = r->trace->shape.used;
@@ -191,7 +191,7 @@ static mo_status split_budget(replay *r)
                        "one layer that a token uses need %" PRId64,
                        r->options->budget_bytes, least);
     }
-    /* Everyone has the least; the rest is shared out. Products of two byte counts need more than 64 bits. */
+    /* Each class has its minimum; the rest is distributed. Products of two byte counts exceed 64 bits. */
     const unsigned __int128 spare = (unsigned __int128)(r->options->budget_bytes - least);
     const unsigned __int128 above = all > least ? (unsigned __int128)(all - least) : 1;
     for (int i = 0; i < r->class_count; i++) {
@@ -208,7 +208,7 @@ static mo_status split_budget(replay *r)
 
 /* ---- The optimum -------------------------------------------------------------------------------- */
 
-/* `now` is when the expert is needed next: those needed last have the lowest keys. */
+/* `now` is when the expert is needed next: the last needed have the lowest keys. */
 static void touch_next(mo_policy_entry *entry, uint64_t now, uint32_t picks)
 {
     (void)picks;
@@ -230,7 +230,7 @@ static uint64_t moment(const cursor *w)
     return w->pass * (uint64_t)w->trace->shape.layers + (uint64_t)w->layer;
 }
 
-/* Fills r->next: forward to list the needs, backward to see when each comes again. */
+/* Fills r->next: one pass forward lists the needs, one backward finds the next use of each. */
 static mo_status look_ahead(replay *r)
 {
     const mo_trace_shape *s = &r->trace->shape;
@@ -266,7 +266,7 @@ static mo_status look_ahead(replay *r)
 
 /* ---- Warm start --------------------------------------------------------------------------------- */
 
-/* Tells the policy what the seeds say, then fills the slots, most picked first. */
+/* Gives the seeds to the policy, then fills the slots, most frequent first. */
 static mo_status warm(replay *r)
 {
     const mo_trace_shape *s = &r->trace->shape;
@@ -285,7 +285,7 @@ static mo_status warm(replay *r)
     if (!in) {
         return mo_fail(r->err, MO_ENOMEM, "out of memory for a warm start");
     }
-    for (;;) { /* as often as there are slots: replays are small */
+    for (;;) { /* once for each slot, because replays are small */
         int64_t best = -1;
         for (int64_t i = 0; i < experts; i++) {
             const class *c = &r->classes[r->class_of[i / s->experts]];
@@ -307,7 +307,7 @@ static mo_status warm(replay *r)
 
 /* ---- Running ------------------------------------------------------------------------------------ */
 
-/* Gives the slots of the experts that were computed free for eviction. */
+/* Allows the eviction of experts that have been computed. */
 static void release(replay *r, const cursor *w, mo_slots *slots)
 {
     for (int i = 0; i < w->count; i++) {
@@ -318,8 +318,8 @@ static void release(replay *r, const cursor *w, mo_slots *slots)
     }
 }
 
-/* A layer's needs: those there are pinned, the others take slots, all stay until the layer is done. Where they
- * are more than the slots, those computed so far are evicted. Returns the experts that were missing. */
+/* Processes a layer's needs: cached experts are pinned, others take slots, and all stay until the layer ends.
+   If there are more needs than slots, computed experts are evicted. Returns the number of missing experts. */
 static int serve(replay *r, const cursor *w)
 {
     mo_slots *slots = r->classes[r->class_of[w->layer]].slots;

@@ -11,13 +11,13 @@ struct mo_tally {
     int32_t used, layers;
     int32_t cells; /* experts of all layers */
     mo_tally_layer *layer;
-    mo_tally_layer **by_number; /* [numbers] NULL where a layer is not routed */
+    mo_tally_layer **by_number; /* [numbers] NULL if the layer is not routed */
     int32_t numbers;
     mo_tally_count prompts;
     mo_arena *arena;
 };
 
-/* ---- Making ---- */
+/* ---- Creating ---- */
 
 static mo_tally_count *counts(mo_arena *arena, int32_t n)
 {
@@ -69,7 +69,7 @@ static mo_tally *make(mo_arena *arena, const mo_profile *shape)
 
 mo_status mo_tally_create(const mo_profile_shape *shape, mo_tally **out, mo_error *err)
 {
-    mo_profile *checked = NULL; /* a profile of the shape is possible if and only if a tally is */
+    mo_profile *checked = NULL; /* a profile of the shape can be created if and only if a tally can */
     *out = NULL;
     const mo_status status = mo_profile_create(shape, &checked, err);
     if (status) {

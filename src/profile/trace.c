@@ -1,5 +1,4 @@
-/* The file: a header, the layers, the passes, the ids as the tracer holds them, and a checksum of all that;
- * little-endian throughout. */
+/* The file: header, layers, passes, ids, and a checksum of all this. Little-endian. */
 #include "profile/trace.h"
 
 #include <assert.h>
@@ -18,7 +17,8 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is written as it is in memory");
 
 enum { VERSION = 1, LAYER_LIMIT = 65536, EXPERT_LIMIT = 32768, PASS_LIMIT = 1 << 24 };
-#define BYTES_LIMIT ((int64_t)1 << 50) /* of an expert or the core; more is taken for damage */
+/* maximum bytes of an expert or the core; larger values are treated as damage */
+#define BYTES_LIMIT ((int64_t)1 << 50)
 
 static const char magic[8] = "mo-trace";
 
@@ -42,16 +42,16 @@ _Static_assert(sizeof(mo_trace_step) == 8, "file layout");
 /* ---- Recording ---------------------------------------------------------------------------------- */
 
 struct mo_tracer {
-    mo_arena *memory; /* of the shape and this struct */
+    mo_arena *memory; /* for the shape and this struct */
     mo_trace_shape shape;
-    int32_t *index; /* [layer_limit] place of a layer number among the routed ones, or -1 */
+    int32_t *index; /* [layer_limit] index of a layer number among the routed layers, or -1 */
     int32_t layer_limit;
     mo_trace_step *steps; /* malloc'ed, doubled */
     uint16_t *ids;        /* malloc'ed, doubled */
     int64_t step_count, token_count;
     size_t step_capacity, token_capacity;
-    int64_t unheard;        /* choices of the last pass that have not come yet */
-    int64_t first_position; /* of the last pass, for the observer; -1: not heard yet */
+    int64_t unheard;        /* choices of the last pass that have not arrived yet */
+    int64_t first_position; /* of the last pass, for the observer; -1: unknown yet */
 };
 
 static bool copy_shape(mo_tracer *t, const mo_trace_shape *shape)
@@ -74,7 +74,7 @@ static bool copy_shape(mo_tracer *t, const mo_trace_shape *shape)
     return true;
 }
 
-/* What a file may say and what a tracer may be given; `path` only names it. */
+/* Checks the shape in a file or given to a tracer. `path` is for errors. */
 static mo_status check_shape(const mo_trace_shape *s, const char *path, mo_error *err)
 {
     int64_t all = 0;
@@ -129,13 +129,12 @@ void mo_tracer_close(mo_tracer *t)
     }
 }
 
-/* Ids of one token. */
 static size_t ids_per_token(const mo_trace_shape *s)
 {
     return (size_t)s->layers * (size_t)s->used;
 }
 
-/* Forgets the last pass if it was not heard to its end. */
+/* Removes the last pass if it is incomplete. */
 static void forget_unheard(mo_tracer *t)
 {
     if (t->unheard) {
@@ -172,7 +171,7 @@ mo_status mo_tracer_step(mo_tracer *t, int tokens, int text, mo_trace_phase phas
     return MO_OK;
 }
 
-/* The choice of one token of the current pass in routed layer number `layer` (of the model). */
+/* Adds the choice of one token of the current pass in routed layer number `layer` (of the model). */
 static void add_routes(mo_tracer *t, int layer, int64_t token, const int32_t *ids, int used)
 {
     const mo_trace_shape *s = &t->shape;
@@ -182,7 +181,7 @@ static void add_routes(mo_tracer *t, int layer, int64_t token, const int32_t *id
     uint16_t *out = t->ids + (size_t)(t->token_count - tokens + token) * ids_per_token(s) +
                     (size_t)t->index[layer] * (size_t)s->used;
     for (int i = 0; i < s->used; i++) {
-        const int32_t id = ids[i < used ? i : used - 1]; /* layers that use fewer name their last again */
+        const int32_t id = ids[i < used ? i : used - 1]; /* layers with fewer experts repeat their last one */
         assert(id >= 0 && id < s->experts);
         out[i] = (uint16_t)id;
     }
@@ -200,7 +199,6 @@ void mo_tracer_observe(void *tracer, int layer, int64_t position, const int32_t 
     add_routes(t, layer, position - t->first_position, ids, used);
 }
 
-/* Appends and adds to the checksum. */
 static mo_status append(mo_output *o, uint64_t *sum, const void *data, size_t bytes, mo_error *err)
 {
     *sum = mo_hash(*sum, data, bytes);
@@ -271,7 +269,7 @@ mo_status mo_tracer_save(const mo_tracer *t, const char *path, mo_error *err)
 
 #define FETCH_AGAIN "record or copy it again"
 
-/* The bytes a file with this header must have; 0 when the counts overflow. */
+/* The file size by its header; 0 if it overflows. */
 static uint64_t bytes_of(const file_header *h)
 {
     uint64_t layers, steps, ids, sum;
@@ -306,7 +304,7 @@ static mo_status check_header(const file_header *h, const char *path, uint64_t b
     return MO_OK;
 }
 
-/* Points the trace's arrays into the file's bytes, all but the shape's, which are copied. */
+/* Points the trace's arrays into the file's bytes. Those of the shape are copied. */
 static mo_status read_shape(mo_trace *t, const file_header *h, const uint8_t *data, const char *path,
                             mo_error *err)
 {
@@ -357,7 +355,7 @@ static mo_status check_content(const mo_trace *t, const char *path, mo_error *er
     return MO_OK;
 }
 
-/* From the bytes of a file whose header was checked; they are in the trace's memory. */
+/* Reads the rest of a file whose header was checked; the bytes are in the trace's memory. */
 static mo_status parse(mo_trace *t, const file_header *h, uint8_t *data, uint64_t bytes, const char *path,
                        mo_error *err)
 {
@@ -388,7 +386,7 @@ static mo_status read_trace(const mo_input *input, mo_trace **out, mo_error *err
     }
     mo_status status = mo_input_read_at(input, &h, sizeof h, 0, err);
     if (status == MO_OK) {
-        status = check_header(&h, path, bytes, err); /* before memory is taken for what may be no trace */
+        status = check_header(&h, path, bytes, err); /* before memory is allocated */
     }
     if (status != MO_OK) {
         return status;

@@ -10,9 +10,9 @@
 #include "moraine_server.h"
 #include "numeric/math.h"
 
-/* ---- The order -------------------------------------------------------------------------------- */
+/* ---- Order ---- */
 
-/* Names as llama.cpp has them; those behind them mean the same. */
+/* llama.cpp's names, and their synonyms. */
 static const char *const names[MO_SAMPLER_KINDS][2] = {
     [MO_SAMPLER_PENALTIES] = {"penalties", "penalty"},
     [MO_SAMPLER_DRY] = {"dry", "dry"},
@@ -78,7 +78,7 @@ mo_status mo_samplers_check(const char *samplers, mo_error *err)
     return mo_chain_order(samplers, order, &count, err);
 }
 
-/* ---- Candidates ------------------------------------------------------------------------------- */
+/* ---- Candidates ---- */
 
 double mo_sampler_draw(uint64_t *state)
 {
@@ -88,14 +88,14 @@ double mo_sampler_draw(uint64_t *state)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-/* The candidates of a chain that runs. */
+/* The candidates in a running chain. */
 typedef struct candidates {
     mo_chain *c;
-    int64_t count; /* -1: all tokens, and `tokens` is not made yet */
-    bool sorted;   /* likeliest first */
+    int64_t count; /* -1: all tokens; `tokens` is not filled yet */
+    bool sorted;   /* most likely first */
 } candidates;
 
-/* Those that can be picked, likeliest first; `most`: more are not needed, if there are all so far. */
+/* Sorts the candidates, most likely first. `most`: if no token was removed yet, only this many are needed. */
 static void sort(candidates *s, int64_t most)
 {
     mo_chain *c = s->c;
@@ -111,7 +111,7 @@ static void sort(candidates *s, int64_t most)
     }
 }
 
-/* Fills shares with exp(logit - best) and returns their sum. */
+/* Fills shares with exp(logit - best). Returns their sum. */
 static double weigh(candidates *s)
 {
     mo_chain *c = s->c;
@@ -124,7 +124,7 @@ static double weigh(candidates *s)
     return total;
 }
 
-/* Natural logarithm of the probability of candidate i; total: the sum of their shares, at least 1. */
+/* Natural logarithm of the probability of candidate i. total: sum of the shares, at least 1. */
 static float log_share(const candidates *s, int64_t i, double total)
 {
     const mo_chain *c = s->c;
@@ -140,9 +140,9 @@ static double entropy(const candidates *s, double total)
     return sum;
 }
 
-/* ---- Samplers --------------------------------------------------------------------------------- */
+/* ---- Samplers ---- */
 
-/* Out of memory for a long text: the tokens stay without their penalty, as long as that lasts. */
+/* If memory runs out for a long text, tokens are not penalized until there is memory again. */
 static void run_dry(candidates *s)
 {
     mo_chain *c = s->c;
@@ -205,7 +205,7 @@ static void run_top_k(candidates *s)
     }
 }
 
-/* Those whose surprise is nearest to what is to be expected, until they have that share. */
+/* Keeps the candidates whose surprise is nearest to the expected one, up to this share. */
 static void run_typical(candidates *s)
 {
     mo_chain *c = s->c;
@@ -262,7 +262,7 @@ static void run_min_p(candidates *s)
     s->count = kept < s->count ? kept : s->count;
 }
 
-/* With a chance, all that are likely enough but for the least likely of them. */
+/* With the given probability removes all sufficiently likely candidates except the least likely of them. */
 static void run_xtc(candidates *s)
 {
     mo_chain *c = s->c;
@@ -288,7 +288,7 @@ static float power(float x, float y)
     return mo_exp(-y * mo_log1p(1.0f / x - 1.0f));
 }
 
-/* The temperature; with a range, one between its ends that grows with the entropy. */
+/* The temperature. With a range it is between both ends and grows with the entropy. */
 static float temperature_of(candidates *s)
 {
     const mo_sampler_options *set = s->c->set;
@@ -342,7 +342,7 @@ static void run_one(candidates *s, mo_sampler_kind kind)
     }
 }
 
-/* ---- The draw --------------------------------------------------------------------------------- */
+/* ---- Drawing ---- */
 
 static int64_t draw(candidates *s, double total)
 {
@@ -358,7 +358,7 @@ static int64_t draw(candidates *s, double total)
     return s->count - 1;
 }
 
-/* Mirostat 2: candidates whose surprise, in bits, is not above mu; mu then follows what was picked. */
+/* Mirostat 2: draws among candidates whose surprise in bits is at most mu, then adjusts mu by the result. */
 static int64_t draw_by_surprise(candidates *s)
 {
     mo_chain *c = s->c;
@@ -377,7 +377,7 @@ static int64_t draw_by_surprise(candidates *s)
     return picked;
 }
 
-/* Mirostat takes the place of what leaves candidates out. */
+/* Mirostat replaces the samplers that remove candidates. */
 static bool applies(const mo_sampler_options *set, mo_sampler_kind kind)
 {
     return !set->mirostat || kind == MO_SAMPLER_PENALTIES || kind == MO_SAMPLER_DRY ||

@@ -1,5 +1,5 @@
-/* Chain: samplers in the order that the options name, each of which changes logits or leaves candidates out, and the draw at the end. The
- * usual samplers in the usual order are sampler.c's own, which sorts less. */
+/* Chain: samplers in the order of the options. Each changes logits or removes candidates; at the end a token
+   is drawn. sampler.c has its own code for the usual samplers in the usual order, which sorts less. */
 #ifndef MO_SAMPLING_CHAIN_H
 #define MO_SAMPLING_CHAIN_H
 
@@ -19,31 +19,31 @@ typedef enum mo_sampler_kind {
     MO_SAMPLER_KINDS
 } mo_sampler_kind;
 
-/* The samplers of an order, each once, as many as it names. NULL: all, in the order above. MO_EINVAL names what is unknown or stands
- * there twice. */
+/* Parses an order, in which each sampler occurs at most once. NULL: all, in the order above. MO_EINVAL names
+   what is unknown or repeated. */
 mo_status mo_chain_order(const char *order, mo_sampler_kind *out, int *count, mo_error *err);
 
-/* What a chain works on: the memory of a sampler. */
+/* The data of a chain: a sampler's memory. */
 typedef struct mo_chain {
     const mo_sampler_options *set;
     const mo_sampler_kind *order;
     int order_count;
     int64_t vocab;
-    float *logits;     /* [vocab] with bias and mask */
+    float *logits;     /* [vocab], with bias and mask applied */
     int32_t *tokens;   /* [vocab] */
     float *shares;     /* [vocab] */
-    int32_t *counts;   /* [vocab] zero */
+    int32_t *counts;   /* [vocab], all zero */
     mo_ranked *ranked; /* [2 * vocab] */
     mo_sequences *sequences;
     const int32_t *recent;
     size_t recent_count;
-    uint64_t *state;              /* of the random numbers */
-    float *mu;                    /* of mirostat */
+    uint64_t *state;              /* state of the random generator */
+    float *mu;                    /* state of mirostat */
     void (*penalize)(void *user); /* changes the logits of recent tokens */
     void *user;
 } mo_chain;
 
-/* Draws a token; -1: none may be picked. */
+/* Draws a token. -1: none is allowed. */
 int32_t mo_chain_run(mo_chain *chain);
 
 /* A number in [0, 1) from 53 random bits. */

@@ -27,7 +27,6 @@ static bool accept(mo_pick *pick)
     return pick->token == pick->drafts[pick->accepted] && pick->accept(pick->user, &picked);
 }
 
-/* The row that follows what was accepted. */
 static void draw(mo_pick *pick, const float *rows, int64_t vocab)
 {
     if (pick->best) {
@@ -42,7 +41,7 @@ void mo_pick_run_drafts(mo_pick *pick, const float *rows, int64_t vocab)
     draw(pick, rows, vocab);
     while (pick->accepted < pick->draft_count && accept(pick)) {
         pick->accepted++;
-        pick->recent_count++; /* the draft stands there */
+        pick->recent_count++; /* the draft is at this position */
         draw(pick, rows, vocab);
     }
 }

@@ -1,5 +1,5 @@
-/* Sampling: from logits to a token. Own exp, double sums in a fixed order and an integer generator, so that a
- * seed gives the same text on every machine. */
+/* Sampling: from logits to a token. It has its own exp, adds doubles in a fixed order and uses an integer
+   generator, so that a seed gives the same text on every machine. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,13 +16,13 @@ struct mo_sampler {
     mo_sampler_options set;
     mo_logit_bias *bias;
     int64_t vocab;
-    uint64_t state;    /* of the generator */
+    uint64_t state;    /* state of the generator */
     float *logits;     /* [vocab] after penalties */
     int32_t *counts;   /* [vocab] occurrences in the penalty window; zero between picks */
-    float *kept;       /* [vocab] probabilities of the candidates, likeliest first */
+    float *kept;       /* [vocab] probabilities of the candidates, most likely first */
     int32_t *tokens;   /* [vocab] the candidates */
     mo_ranked *ranked; /* [2 * vocab] */
-    /* Where the options ask for more than the usual samplers in the usual order: */
+    /* If the options need more than the usual samplers in the usual order: */
     bool chained;
     mo_sampler_kind order[MO_SAMPLER_KINDS];
     int order_count;
@@ -57,7 +57,7 @@ static bool between(float value, float low, float high)
     return value >= low && value <= high;
 }
 
-/* The samplers that are not usual. */
+/* Checks the options of the other samplers. */
 static mo_status check_more(const mo_sampler_options *s, mo_error *err)
 {
     mo_sampler_kind order[MO_SAMPLER_KINDS];
@@ -120,7 +120,7 @@ mo_status mo_sampler_options_check(const mo_sampler_options *s, int64_t vocab, m
     return check_more(s, err);
 }
 
-/* Does it ask for more than the usual samplers in the usual order? */
+/* Do the options need more than the usual samplers in the usual order? */
 static bool is_chained(const mo_sampler_options *s)
 {
     return s->order || s->mirostat || s->top_n_sigma > 0.0f || (s->typical_p > 0.0f && s->typical_p < 1.0f) ||
@@ -173,8 +173,9 @@ mo_status mo_sampler_open(const mo_sampler_options *options, int64_t vocab, mo_s
         memcpy(s->breakers, o.dry_breakers, ((size_t)vocab / 32 + (vocab % 32 > 0)) * sizeof *s->breakers);
     }
     s->set.dry_breakers = s->breakers;
-    s->set.order = NULL;                                     /* the caller's; what it says is in s->order */
-    mo_chain_order(o.order, s->order, &s->order_count, err); /* which was checked */
+    /* the caller's string; it is parsed into s->order */
+    s->set.order = NULL;
+    mo_chain_order(o.order, s->order, &s->order_count, err); /* checked before */
     *out = s;
     return MO_OK;
 }
@@ -194,7 +195,7 @@ void mo_sampler_close(mo_sampler *sampler)
     }
 }
 
-/* ---- Penalties -------------------------------------------------------------------------------- */
+/* ---- Penalties ---- */
 
 static void penalize(mo_sampler *s, const int32_t *recent, size_t count)
 {
@@ -221,21 +222,21 @@ static void penalize(mo_sampler *s, const int32_t *recent, size_t count)
     }
 }
 
-/* ---- Candidates, likeliest first -------------------------------------------------------------- */
+/* ---- Candidates, most likely first ---- */
 
-/* Logits so far below the best that min-p leaves them out, with some to spare for rounding; and what may never be picked. */
+/* Smaller logits are removed by min-p, with a margin for rounding, or are never allowed. */
 static float least_logit(const mo_sampler *s, float best)
 {
     return s->set.min_p > 0.0f ? best + (float)log((double)s->set.min_p) - 0.01f : -FLT_MAX;
 }
 
-/* Fills tokens and kept with the candidates that top-k, top-p and min-p leave; returns how many. */
+/* Fills tokens and kept with the candidates after top-k, top-p and min-p. Returns their number. */
 static int64_t collect(mo_sampler *s, float best)
 {
     const mo_sampler_options *set = &s->set;
     int64_t limit = set->top_k, count = 0;
     double total = 0.0, sum = 0.0;
-    if (set->top_k && set->top_k < s->vocab) { /* probabilities are relative to the sum of these */
+    if (set->top_k && set->top_k < s->vocab) { /* probabilities are relative to the sum of the top k */
         mo_select_count(s->logits, s->vocab, limit, s->tokens, s->ranked);
         for (int64_t i = 0; i < limit; i++) {
             total += (double)mo_exp(s->logits[s->tokens[i]] - best);
@@ -250,7 +251,7 @@ static int64_t collect(mo_sampler *s, float best)
     while (count < limit && (count == 0 || sum < (double)set->top_p * total)) {
         const float logit = s->logits[s->tokens[count]];
         s->kept[count] = mo_exp(logit - best);
-        if (count > 0 && (s->kept[count] < set->min_p || logit == -INFINITY)) { /* the best one's is 1 */
+        if (count > 0 && (s->kept[count] < set->min_p || logit == -INFINITY)) { /* the best has 1 */
             break;
         }
         sum += (double)s->kept[count++];
@@ -258,7 +259,7 @@ static int64_t collect(mo_sampler *s, float best)
     return count;
 }
 
-/* What the mask leaves out cannot be picked, whatever its penalties and bias. */
+/* A masked token cannot be picked, whatever its penalties and bias. */
 static void apply_mask(float *logits, const uint32_t *mask, int64_t vocab)
 {
     for (int64_t i = 0; i < vocab; i++) {
@@ -279,8 +280,8 @@ bool mo_sampler_plain(const mo_sampler *s)
     return s->set.temperature == 0.0f && !s->set.bias_count && !penalizes(&s->set) && !s->chained;
 }
 
-/* The likeliest token where that needs no copy of the logits: those that are out of the question do not count, and most often the likeliest is
- * none of them. -1: the copy has to tell. */
+/* The most likely token, if it can be found without copying the logits: usually it is not penalized, biased
+   or masked. -1: the copy is needed. */
 static int32_t pick_plainly(const mo_sampler *s, const float *logits)
 {
     if (s->set.temperature != 0.0f || penalizes(&s->set) || s->chained) {
@@ -302,7 +303,7 @@ static void add_bias(mo_sampler *s)
     }
 }
 
-/* What penalties of a chain need. */
+/* The argument of penalize() in a chain. */
 typedef struct recently {
     mo_sampler *sampler;
     const int32_t *tokens;
@@ -358,8 +359,7 @@ int32_t mo_sampler_pick(mo_sampler *s, const float *logits, const uint32_t *mask
     if (mask) {
         apply_mask(s->logits, mask, s->vocab);
     }
-    const int32_t first =
-        mo_likeliest(s->logits, s->vocab); /* mask and bias may each leave some tokens, and together none */
+    const int32_t first = mo_likeliest(s->logits, s->vocab); /* mask and bias together may leave no token */
     if (greedy || first < 0) {
         return first;
     }
@@ -397,9 +397,9 @@ void mo_sampler_restore(mo_sampler *sampler, mo_sampler_state state)
     sampler->mu = state.mu;
 }
 
-/* ---- Log probabilities ------------------------------------------------------------------------ */
+/* ---- Log probabilities ---- */
 
-/* The `count` likeliest in order; the lower token among equals. */
+/* The `count` most likely tokens in order; of equals the lower id first. */
 static void find_top(const float *logits, int64_t vocab, mo_logprob *top, int count)
 {
     int held = 0;
@@ -422,7 +422,8 @@ float mo_logprobs(const float *logits, int64_t vocab, int32_t token, mo_logprob 
     for (int64_t i = 0; i < vocab; i++) {
         total += (double)mo_exp(logits[i] - best);
     }
-    const double whole = (double)best + log(total < 1.0 ? 1.0 : total); /* the likeliest alone adds 1 */
+    /* the most likely token contributes 1 */
+    const double whole = (double)best + log(total < 1.0 ? 1.0 : total);
     if (count > 0) {
         find_top(logits, vocab, top, count);
     }

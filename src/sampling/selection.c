@@ -7,14 +7,14 @@
 #include "numeric/math.h"
 
 enum {
-    LANES = 16,       /* that a compiler makes vectors of */
-    CHUNK = 256,      /* a multiple of them */
-    HEAP_MOST = 4096, /* up to this many are kept in a heap; for more, all are sorted */
+    LANES = 16,       /* so that compilers use vectors */
+    CHUNK = 256,      /* a multiple of LANES */
+    HEAP_MOST = 4096, /* up to this count a heap is used; above, all logits are sorted */
 };
 
-/* ---- The largest of many ---------------------------------------------------------------------- */
+/* ---- Maximum ---- */
 
-/* Which of equals it finds does not matter: only the value comes out. */
+/* Which of several equal logits is found makes no difference, because only the value is returned. */
 float mo_largest(const float *x, int64_t n)
 {
     float lane[LANES];
@@ -54,17 +54,16 @@ int32_t mo_likeliest(const float *logits, int64_t n)
     return (int32_t)chunk;
 }
 
-/* ---- Sorting ---------------------------------------------------------------------------------- */
+/* ---- Sorting ---- */
 
-/* Floats in descending order as ascending numbers; both zeros are one, and what is no number comes last. */
+/* Maps descending floats to ascending numbers. Both zeros are equal, NaN is last. */
 static uint32_t rank_of(float logit)
 {
     const uint32_t bits = mo_bits_of(isnan(logit) ? -INFINITY : logit + 0.0f);
     return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
 }
 
-/* By digits of eight bits, the lowest first: an even number of
- * passes, after which all are back where they were. */
+/* Radix sort by eight bits, lowest first. The number of passes is even, so the result is in `list`. */
 void mo_rank_sort(mo_ranked *list, mo_ranked *other, int64_t count)
 {
     for (int shift = 0; shift < 32; shift += 8) {
@@ -86,7 +85,7 @@ void mo_rank_sort(mo_ranked *list, mo_ranked *other, int64_t count)
     }
 }
 
-/* Those that are not less likely, sorted. Returns how many. */
+/* Selects and sorts the tokens whose logit is at least `least`. Returns their number. */
 static int64_t take_above(const float *logits, int64_t vocab, float least, int32_t *tokens, mo_ranked *ranked)
 {
     int64_t count = 0;
@@ -106,7 +105,7 @@ void mo_select_among(const float *logits, int32_t *tokens, int64_t count, mo_ran
     for (int64_t i = 0; i < count; i++) {
         ranked[i] = (mo_ranked){(uint32_t)tokens[i], tokens[i]};
     }
-    mo_rank_sort(ranked, ranked + count, count); /* equals are to be in the order of tokens */
+    mo_rank_sort(ranked, ranked + count, count); /* equal logits must be in the order of tokens */
     for (int64_t i = 0; i < count; i++) {
         ranked[i].rank = rank_of(logits[ranked[i].token]);
     }
@@ -116,15 +115,13 @@ void mo_select_among(const float *logits, int32_t *tokens, int64_t count, mo_ran
     }
 }
 
-/* ---- A number of them ------------------------------------------------------------------------- */
+/* ---- The most likely by number ---- */
 
-/* Larger logit first, the lower token among equals. */
 static bool before(const float *logits, int32_t a, int32_t b)
 {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
-/* For a heap with the least likely on top. */
 static void sift(const float *logits, int32_t *heap, int64_t n, int64_t i)
 {
     const int32_t moving = heap[i];
@@ -152,8 +149,8 @@ void mo_select_count(const float *logits, int64_t vocab, int64_t count, int32_t 
         take_above(logits, vocab, -INFINITY, tokens, ranked);
         return;
     }
-    /* With the least likely on top almost every chunk is passed over after one look: later tokens must be larger to be
-     * before it. */
+    /* With the least likely token on top almost every chunk is skipped by one comparison: a later token
+       must have a larger logit. */
     for (int64_t from = 0; from < vocab; from += CHUNK) {
         const int64_t to = vocab - from < CHUNK ? vocab : from + CHUNK;
         if (held == count && !(mo_largest(logits + from, to - from) > logits[tokens[0]])) {
@@ -171,7 +168,7 @@ void mo_select_count(const float *logits, int64_t vocab, int64_t count, int32_t 
             }
         }
     }
-    while (held > 1) { /* the least likely goes to the end */
+    while (held > 1) { /* move the least likely to the end */
         const int32_t worst = tokens[0];
         tokens[0] = tokens[--held];
         sift(logits, tokens, held, 0);
@@ -179,14 +176,15 @@ void mo_select_count(const float *logits, int64_t vocab, int64_t count, int32_t 
     }
 }
 
-/* ---- A share of them -------------------------------------------------------------------------- */
+/* ---- The most likely by probability ---- */
 
 enum {
     STEPS = MO_SHARE_STEPS,
+    /* steps below the best logit, and per distance of 1 */
     STEPS_OF_ONE = 16
-}; /* steps below the best logit, and those of a distance of 1 */
+};
 
-/* How far below the best a logit is. */
+/* The step of a logit below the best. */
 static int step_of(float best, float logit)
 {
     const float steps = (best - logit) * (float)STEPS_OF_ONE;
@@ -209,15 +207,15 @@ void mo_shares_add(mo_shares *shares, const float *logits, int64_t vocab, float 
     }
 }
 
-/* A logit such that those above it come to the sum, in whichever order they are added. -INFINITY: there is none. */
+/* A logit such that the larger ones reach the sum in any order of adding. -INFINITY: there is none. */
 static float border_of(const mo_shares *shares, double sum)
 {
-    /* Orders of adding differ by less than the vocabulary's size times 2^-52, which is far below this. */
+    /* Orders of adding differ by less than the vocabulary's size times 2^-52, far below this margin. */
     const double enough = sum * (1.0 + 1e-9);
     double above = 0.0;
     for (int step = 0; step < STEPS - 1; step++) {
         above += shares->steps[step];
-        if (above >= enough) { /* one step more: borders of steps are rounded */
+        if (above >= enough) { /* one more step, because the borders of steps are rounded */
             return shares->best - (float)(step + 2) / (float)STEPS_OF_ONE;
         }
     }

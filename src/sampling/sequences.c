@@ -22,13 +22,13 @@ size_t mo_sequences_window(const int32_t *recent, size_t count, int64_t last)
     return window;
 }
 
-/* Rows of pictures do too: they are no tokens. */
+/* Rows of pictures also end a sequence, because they are not tokens. */
 static bool breaks(const uint32_t *breakers, int32_t token)
 {
     return token < 0 || (breakers && breakers[token / 32] >> (token % 32) & 1);
 }
 
-/* How many tokens a sequence at the end can have. */
+/* The maximum length of a sequence at the end. */
 static size_t longest(const int32_t *recent, size_t count, const uint32_t *breakers)
 {
     size_t length = 0;
@@ -38,12 +38,12 @@ static size_t longest(const int32_t *recent, size_t count, const uint32_t *break
     return length;
 }
 
-/* Backwards from the end, matches[j] is how many tokens before position count - 1 - j, with it, equal those at the end: the Z
- * function, in linear time. */
+/* matches[j] is the number of tokens before position count - 1 - j, inclusive, that equal the last tokens.
+   The Z function, backwards, in linear time. */
 static void match(const int32_t *recent, size_t count, int32_t *matches)
 {
     const int32_t *last = recent + count - 1;
-    size_t left = 0, right = 0; /* what was compared farthest: [left, right) equals the beginning */
+    size_t left = 0, right = 0; /* the farthest match: [left, right) equals the beginning */
     matches[0] = (int32_t)count;
     for (size_t j = 1; j < count; j++) {
         size_t length = 0;
@@ -74,7 +74,7 @@ bool mo_sequences_find(mo_sequences *s, const int32_t *recent, size_t count, con
     }
     match(recent, count, s->matches);
     for (size_t j = 1; j < count; j++) {
-        const int32_t next = recent[count - j]; /* what followed there */
+        const int32_t next = recent[count - j]; /* the token that followed there */
         const int32_t length = (size_t)s->matches[j] < most ? s->matches[j] : (int32_t)most;
         if (length > 0 && next >= 0 && next < vocab && !breaks(breakers, next) && length > lengths[next]) {
             lengths[next] = length;

@@ -6,7 +6,6 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "numeric/block.h"
 
 typedef struct layer_slot {
     mo_read reads[MO_EXPERT_PARTS];

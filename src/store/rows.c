@@ -5,7 +5,6 @@
 
 #include "base/input.h"
 #include "base/status.h"
-#include "numeric/block.h"
 
 struct mo_rows {
     mo_input *input;

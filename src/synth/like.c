@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-/* ---- What it is --------------------------------------------------------------------------------- */
+/* ---- Shape ---- */
 
 static int64_t number_of(const mo_gguf *g, const char *suffix)
 {
@@ -56,7 +56,7 @@ mo_status mo_like_read(const mo_gguf *g, const char *name, mo_like *out, mo_erro
     return MO_OK;
 }
 
-/* ---- Tensors ------------------------------------------------------------------------------------ */
+/* ---- Tensors ---- */
 
 static bool ends(const char *text, const char *suffix)
 {
@@ -64,7 +64,7 @@ static bool ends(const char *text, const char *suffix)
     return n >= m && strcmp(text + n - m, suffix) == 0;
 }
 
-/* Of a name that no known shape has. */
+/* The role of a tensor whose name is in no known shape. */
 static mo_shape_role guess_role(const mo_gguf_tensor *t)
 {
     return ends(t->name, ".bias")                                ? MO_SHAPE_BIAS
@@ -75,7 +75,7 @@ static mo_shape_role guess_role(const mo_gguf_tensor *t)
                                                                  : MO_SHAPE_MATRIX;
 }
 
-/* The matrix that a tensor of scales belongs to; NULL: it is none of these. */
+/* The matrix that a scale tensor belongs to. NULL: it is not a scale tensor. */
 static const mo_gguf_tensor *scaled_by(const mo_gguf *g, const mo_gguf_tensor *t)
 {
     char name[MO_GGUF_NAME + 8];
@@ -95,7 +95,7 @@ static mo_shape_role role_of(const mo_like *like, const mo_gguf_tensor *t, const
     if (role == MO_SHAPE_TOKENS && t->format->type == MO_I32 && t->dims == 2) {
         return role;
     }
-    /* Values around a centre are made as F32 alone. */
+    /* Values around a center are generated only as F32. */
     return !mo_shape_mixed(role) && t->format->type != MO_F32 ? MO_SHAPE_MATRIX : role;
 }
 
@@ -112,7 +112,7 @@ int64_t mo_like_tensors(const mo_like *like, int layers, mo_shape_tensor *out, m
         }
         if (count < capacity) {
             mo_shape_tensor *s = &out[count];
-            *s = (mo_shape_tensor){.dims = t->dims < 3 ? t->dims : 3, /* the size of a fourth is 1 */
+            *s = (mo_shape_tensor){.dims = t->dims < 3 ? t->dims : 3, /* the fourth size is 1 */
                                    .size = {t->size[0], t->size[1], t->size[2]},
                                    .role = role_of(like, t, in_layer ? t->name + read : t->name),
                                    .layer = in_layer ? layer : -1};
@@ -124,16 +124,15 @@ int64_t mo_like_tensors(const mo_like *like, int layers, mo_shape_tensor *out, m
     return count;
 }
 
-/* ---- Metadata ----------------------------------------------------------------------------------- */
+/* ---- Metadata ---- */
 
-/* Keys about the file, which the writer says itself, and the name and description, which the maker of the file says. */
+/* Keys that the writer sets itself, and name and description, which the creator of the file sets. */
 static bool is_said_anew(const char *key)
 {
     return strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0 ||
            strcmp(key, "general.name") == 0 || strcmp(key, "general.description") == 0;
 }
 
-/* One value for each layer. */
 static bool is_by_layer(const mo_like *like, const mo_metadata_info *info)
 {
     const size_t prefix = strlen(like->shape.architecture);
@@ -155,7 +154,7 @@ void mo_like_keys(const mo_like *like, int layers, mo_gguf_writer *w)
         mo_gguf_entry_info(entry, &info);
         if (cut && strcmp(info.key, count_key) == 0) {
             mo_gguf_put_u32(w, info.key, (uint32_t)layers);
-        } else if (cut && strcmp(info.key, ahead_key) == 0) { /* they are the last, and cut off */
+        } else if (cut && strcmp(info.key, ahead_key) == 0) { /* prediction layers are last and are cut off */
             mo_gguf_put_u32(w, info.key, 0);
         } else if (!is_said_anew(info.key)) {
             mo_gguf_put_first(w, like->g, entry,

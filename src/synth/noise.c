@@ -6,13 +6,13 @@
 #include "numeric/block.h"
 #include "numeric/half.h"
 
-/* ---- Generator ---------------------------------------------------------------------------------- */
+/* ---- Generator ---- */
 
-#define STRIDE      0x9E3779B97F4A7C15u /* odd, no short pattern of bits */
+#define STRIDE      0x9E3779B97F4A7C15u /* odd, and without a short bit pattern */
 #define SCALES_SALT 0x5CA1E5A17D00D5E1u /* a second sequence for scales */
 
-/* Two rounds of folding and odd multiplication: every input bit reaches every output bit. Two
- * multiplications for eight bytes are far faster than any disk, without vector instructions. */
+/* Two rounds of folding and odd multiplication: every input bit affects every output bit. Two multiplications
+   for eight bytes are much faster than any disk, without vector instructions. */
 static inline uint64_t mix(uint64_t z)
 {
     z = (z ^ z >> 32) * 0xD1B54A32D192ED03u;
@@ -34,12 +34,12 @@ uint64_t mo_noise_key(uint64_t seed, const char *name)
     return key;
 }
 
-/* ---- What uniformly random codes amount to ------------------------------------------------------ */
+/* ---- Statistics of uniformly random codes ---- */
 
 typedef struct spread {
-    double codes;  /* root mean square of the codes, around the middle where the format has a minimum */
+    double codes;  /* root mean square of the codes, relative to the middle if the format has a minimum */
     double scales; /* root mean square of the integer sub-scales */
-    double middle; /* of the codes, where the format has a minimum */
+    double middle; /* mean of the codes, if the format has a minimum */
 } spread;
 
 static double table_rms(const int8_t table[16])
@@ -51,7 +51,7 @@ static double table_rms(const int8_t table[16])
     return sqrt(sum / 16.0);
 }
 
-/* Of the integers from low to high. */
+/* Root mean square of the integers from low to high. */
 static double range_rms(int low, int high)
 {
     double sum = 0.0;
@@ -61,19 +61,19 @@ static double range_rms(int low, int high)
     return sqrt(sum / (high - low + 1));
 }
 
-/* Of `count` equally likely codes around their mean. */
+/* Root mean square of `count` equally likely codes around their mean. */
 static double step_rms(int count)
 {
     return sqrt(((double)count * count - 1.0) / 12.0);
 }
 
-/* Of the odd numbers from 1 on, `count` of them. */
+/* Root mean square of the first `count` odd numbers. */
 static double odd_rms(int count)
 {
     return sqrt((4.0 * count * count - 1.0) / 3.0);
 }
 
-/* Of the codes of blocks of random bytes, sampled. */
+/* Root mean square of the codes in blocks of random bytes, by sampling. */
 static double block_rms(mo_type type)
 {
     enum { BLOCKS = 128 };
@@ -97,7 +97,7 @@ static double block_rms(mo_type type)
 
 static spread spread_of(mo_type type)
 {
-    /* Six-bit sub-scales are made of either sign, from 16 to 31 and from -32 to -17. */
+    /* Six-bit sub-scales are generated with either sign, from 16 to 31 and from -32 to -17. */
     const double six =
         sqrt((range_rms(16, 31) * range_rms(16, 31) + range_rms(17, 32) * range_rms(17, 32)) / 2.0);
     switch (type) {
@@ -125,10 +125,10 @@ static spread spread_of(mo_type type)
     }
 }
 
-/* ---- Setting up --------------------------------------------------------------------------------- */
+/* ---- Initialization ---- */
 
-/* Two neighbouring scales in the proportion that gives the deviation exactly. unit(b): the deviation when
- * every block has scale byte b. */
+/* Mixes two adjacent scales in the proportion that gives the exact deviation. unit(b): the deviation if all
+   blocks have scale byte b. */
 static void set_two(mo_noise *n, double (*unit)(uint8_t), int most)
 {
     int b = 0;
@@ -187,7 +187,7 @@ void mo_noise_values(mo_noise *n, uint64_t seed, const char *name, float centre,
     n->spread = spread_;
 }
 
-/* ---- Scales of one block: r is random, p holds random bytes ------------------------------------- */
+/* ---- Scales of one block: r is random, p has random bytes ---- */
 
 static inline void put_u16(uint8_t *p, uint16_t h)
 {
@@ -195,7 +195,7 @@ static inline void put_u16(uint8_t *p, uint16_t h)
     p[1] = (uint8_t)(h >> 8);
 }
 
-/* Which of the sixteen scales; and a sign, so that codes with a mean do not add up. */
+/* Selects one of the sixteen scales, and a sign so that codes with a mean do not add up. */
 #define PICK(r) ((r) >> 60)
 #define SIGN(r) ((uint16_t)((r) >> 44 & 0x8000))
 
@@ -210,7 +210,7 @@ static inline void scale_affine(const mo_noise *n, uint64_t r, uint8_t *p)
     put_u16(p + 2, n->min[PICK(r)] | 0x8000);
 }
 
-/* Codes of -128 do not occur in files that quantizers write. */
+/* Quantizers do not write the code -128. */
 static inline void scale_q8_0(const mo_noise *n, uint64_t r, uint8_t *p)
 {
     put_u16(p, n->scale[PICK(r)]);
@@ -231,7 +231,7 @@ static inline void scale_nvfp4(const mo_noise *n, uint64_t r, uint8_t *p)
     }
 }
 
-/* The minimum has its scale's integer, so every part has mean 0. */
+/* The minimum uses its scale's integer, so each part has mean 0. */
 static inline void scale_q2_k(const mo_noise *n, uint64_t r, uint8_t *p)
 {
     for (int i = 0; i < 16; i++) {
@@ -283,7 +283,7 @@ static inline void scale_iq4_xs(const mo_noise *n, uint64_t r, uint8_t *p)
     p[3] = doubled(p[3]);
 }
 
-/* IQ1_M has its scale in the upper nibbles of the four last words. */
+/* IQ1_M stores its scale in the upper nibbles of the last four words. */
 static inline void scale_iq1_m(const mo_noise *n, uint64_t r, uint8_t *p)
 {
     const uint16_t half = n->scale[PICK(r)] | SIGN(r);
@@ -297,7 +297,7 @@ static inline void scale_tq1_0(const mo_noise *n, uint64_t r, uint8_t *p)
     scale_symmetric(n, r, p + 52);
 }
 
-/* Code 3 does not occur in files that quantizers write: it becomes 1, which is the value 0, and the mean is 0. */
+/* Quantizers do not write code 3. It becomes 1, which is the value 0; the mean is 0. */
 static inline void scale_tq2_0(const mo_noise *n, uint64_t r, uint8_t *p)
 {
     for (int i = 0; i < 64; i++) {
@@ -306,7 +306,7 @@ static inline void scale_tq2_0(const mo_noise *n, uint64_t r, uint8_t *p)
     scale_symmetric(n, r, p + 64);
 }
 
-/* ---- Filling ------------------------------------------------------------------------------------ */
+/* ---- Filling ---- */
 
 static void fill_bytes(uint64_t key, uint64_t first_word, int64_t bytes, uint8_t *out)
 {
@@ -321,7 +321,7 @@ static void fill_bytes(uint64_t key, uint64_t first_word, int64_t bytes, uint8_t
     }
 }
 
-/* One loop per format, so that the compiler sees what is set. */
+/* One loop for each format, so that the compiler can inline `set`. */
 #define EACH_BLOCK(set, type)                                                                                \
     for (int64_t b = 0; b < blocks; b++) {                                                                   \
         set(n, mo_noise_word(n->key ^ SCALES_SALT, (uint64_t)(first + b)), out + b * mo_format_bytes(type)); \
@@ -372,7 +372,7 @@ static void fill_f32(const mo_noise *n, int64_t first, int64_t count, uint8_t *o
     }
 }
 
-/* 4096 different values are enough, and a table is five times as fast as rounding each. */
+/* 4096 different values suffice, and a table is five times as fast as rounding each value. */
 static void fill_halves(const mo_noise *n, int64_t count, uint8_t *out)
 {
     uint16_t table[4096];

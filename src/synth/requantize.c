@@ -1,7 +1,7 @@
-/* The work is a list of pieces, some hundred thousand values of one tensor each. Waves of pieces are read and
- * encoded by the pool's threads, each into its own buffer, and then appended in order by the calling thread;
- * between waves the caller hears of the progress and may cancel. A block never crosses a row and a piece never
- * cuts a block, so pieces need not know about rows. */
+/* The work is a list of pieces of one tensor, some hundred thousand values each. The pool's threads read and
+   encode a wave of pieces, each into its own buffer; then the calling thread appends them in order, reports
+   progress and may cancel. Blocks do not cross rows and pieces do not cut blocks, so rows do not matter to
+   pieces. */
 #include "synth/requantize.h"
 
 #include <math.h>
@@ -22,15 +22,15 @@
 #include "synth/shapes.h"
 
 enum {
-    PIECE_VALUES = 1 << 17, /* a multiple of every block */
+    PIECE_VALUES = 1 << 17, /* a multiple of every block size */
     PIECE_BYTES = 8 * PIECE_VALUES,
     PIECES_PER_THREAD = 4,
 };
 _Static_assert(PIECE_VALUES % 256 == 0, "the largest block is 256 values");
 
 typedef struct target {
-    const mo_gguf_tensor *from; /* belongs to the source */
-    const mo_gguf_tensor *to;   /* belongs to the writer */
+    const mo_gguf_tensor *from; /* owned by the source */
+    const mo_gguf_tensor *to;   /* owned by the writer */
     mo_tensor_class class;
 } target;
 
@@ -38,39 +38,39 @@ typedef struct piece {
     const target *target;
     int64_t first, values; /* of the tensor */
     uint8_t *bytes;        /* PIECE_BYTES */
-    int64_t size;          /* what is to be written of them */
-    double error, power;   /* sums of squares: what was lost, what was there */
-    mo_error failure;      /* MO_OK: none */
+    int64_t size;          /* bytes to write */
+    double error, power;   /* sums of squares of the errors and of the values */
+    mo_error failure;      /* status MO_OK: none */
 } piece;
 
 typedef struct scratch {
-    uint8_t source[4 * PIECE_VALUES]; /* no format that is converted takes more */
+    uint8_t source[4 * PIECE_VALUES]; /* large enough for every convertible format */
     float before[PIECE_VALUES], after[PIECE_VALUES];
 } scratch;
 
 typedef struct requantize {
     const mo_gguf *g;
-    const mo_format *formats[MO_TENSOR_CLASSES]; /* NULL: as they are */
+    const mo_format *formats[MO_TENSOR_CLASSES]; /* NULL: unchanged */
     mo_gguf_writer *writer;
     target *targets;
     int64_t count;
 
     mo_pool *pool;
     int threads;
-    scratch **scratch; /* one per thread */
-    piece *pieces;     /* of the running wave */
+    scratch **scratch; /* one for each thread */
+    piece *pieces;     /* of the current wave */
     int piece_capacity, piece_count;
-    mo_input **inputs; /* one per part */
+    mo_input **inputs; /* one for each part */
     mo_output *output;
-    float output_factor; /* of the output matrix's values, whose scale the new file has no place for */
+    float output_factor; /* applied to the output matrix, because the new file cannot have its scale tensor */
     int64_t written;
     double error[MO_TENSOR_CLASSES], power[MO_TENSOR_CLASSES];
 
-    /* Where the next wave begins. */
+    /* Start of the next wave. */
     int64_t tensor, value;
 } requantize;
 
-/* ---- What becomes what -------------------------------------------------------------------------- */
+/* ---- Choosing formats ---- */
 
 static bool ends(const char *text, const char *suffix)
 {
@@ -95,7 +95,6 @@ mo_tensor_class mo_requantize_class(const mo_gguf_tensor *t)
     }
 }
 
-/* The names of the formats that can be written. */
 static const char *all_formats(char *text, size_t size)
 {
     text[0] = '\0';
@@ -149,7 +148,7 @@ static mo_status choose_formats(requantize *r, const mo_quantize_options *o, mo_
     return any ? MO_OK : mo_fail(err, MO_EINVAL, "no format was given; there is nothing to convert");
 }
 
-/* A format asked for by name must have something to apply to. */
+/* A format given by name must apply to some tensor. */
 static mo_status check_use(const requantize *r, const mo_quantize_options *o, mo_error *err)
 {
     bool there[MO_TENSOR_CLASSES] = {false};
@@ -168,14 +167,14 @@ static mo_status check_use(const requantize *r, const mo_quantize_options *o, mo
     return MO_OK;
 }
 
-/* What the class asks for, or where the rows do not fit its blocks what quantizers take instead. */
+/* The format requested for the class, or the one that quantizers use if rows do not fit its blocks. */
 static const mo_format *format_for(const requantize *r, const mo_gguf_tensor *t)
 {
     const mo_format *f = r->formats[mo_requantize_class(t)];
     return f ? mo_format_of(mo_shape_fallback(f->type, t->size[0])) : t->format;
 }
 
-/* One line for each format that did not fit everywhere: how many tensors got which other one, and the first of them. */
+/* Logs a line for each format that did not fit: how many tensors got which one, and the first tensor. */
 static void tell_fallbacks(const requantize *r)
 {
     for (uint32_t a = 0; a < MO_TYPE_LIMIT; a++) {
@@ -201,9 +200,9 @@ static void tell_fallbacks(const requantize *r)
     }
 }
 
-/* ---- The new header ------------------------------------------------------------------------------ */
+/* ---- The new header ---- */
 
-/* The container's number for "mostly this format", which tells people what a file is. */
+/* GGUF's number for "mostly this format", for display. */
 static uint32_t file_type_of(mo_type type)
 {
     static const uint8_t numbers[MO_TYPE_LIMIT] = {
@@ -232,7 +231,7 @@ static uint32_t main_file_type(const requantize *r)
     return file_type_of(most);
 }
 
-/* Keys that describe the file and not the model: the writer says these itself. */
+/* Keys that describe the file, not the model: the writer sets them. */
 static bool is_container_key(const char *key)
 {
     return strncmp(key, "split.", 6) == 0 || strcmp(key, "general.alignment") == 0;
@@ -255,12 +254,12 @@ static void put_metadata(requantize *r)
         mo_gguf_put_u32(r->writer, type_key, main_file_type(r));
     }
     if (!mo_gguf_find(r->g, version_key)) {
-        mo_gguf_put_u32(r->writer, version_key, 2); /* the block layouts that all files of today use */
+        mo_gguf_put_u32(r->writer, version_key, 2); /* the block layouts in use today */
     }
 }
 
-/* The outer scale of an output matrix that gets another format; NULL: there is none. It means something for NVFP4 alone (model/family.c), so
- * the new file goes without it. */
+/* The scale tensor of an output matrix that gets another format. NULL: none. Only NVFP4 uses it
+   (model/family.c), so the new file omits it. */
 static const mo_gguf_tensor *lost_scale(const requantize *r)
 {
     const mo_gguf_tensor *output = mo_gguf_tensor_find(r->g, "output.weight");
@@ -319,7 +318,7 @@ static mo_status plan(requantize *r, const mo_quantize_options *options, mo_erro
     return status;
 }
 
-/* ---- One piece ---------------------------------------------------------------------------------- */
+/* ---- One piece ---- */
 
 static bool is_copied(const target *t)
 {
@@ -369,7 +368,7 @@ static mo_status make_piece(const requantize *r, piece *p, scratch *s, mo_error 
     return MO_OK;
 }
 
-/* A task of the pool. */
+/* A task for the pool. */
 static void make_pieces(void *ctx, int64_t begin, int64_t end, int thread)
 {
     requantize *r = ctx;
@@ -380,9 +379,8 @@ static void make_pieces(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* ---- Writing ------------------------------------------------------------------------------------ */
+/* ---- Writing ---- */
 
-/* The next pieces, in the order of the file. */
 static void next_wave(requantize *r)
 {
     r->piece_count = 0;
@@ -414,7 +412,7 @@ static mo_status pad_to(requantize *r, int64_t offset, mo_error *err)
     return status;
 }
 
-/* In order, so that the first failure and the sums do not depend on the threads. */
+/* In order, so that the reported failure and the sums do not depend on threads. */
 static mo_status append_wave(requantize *r, mo_error *err)
 {
     mo_status status = MO_OK;
@@ -492,7 +490,7 @@ static mo_status open_inputs(requantize *r, mo_error *err)
     return status;
 }
 
-/* Its scale, which an output matrix in NVFP4 loses, becomes part of the values. */
+/* If an output matrix in NVFP4 is converted, its scale is multiplied into the values. */
 static mo_status read_output_factor(requantize *r, mo_error *err)
 {
     const mo_gguf_tensor *scale = lost_scale(r);
@@ -504,7 +502,7 @@ static mo_status read_output_factor(requantize *r, mo_error *err)
                             (uint64_t)scale->offset, err);
 }
 
-/* An existing file is kept unless the caller says otherwise; the source always is. */
+/* Refuses to overwrite an existing file unless requested, and always the source. */
 static mo_status check_path(const requantize *r, const char *path, bool overwrite, mo_error *err)
 {
     struct stat there, part;

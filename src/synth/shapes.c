@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- Published models --------------------------------------------------------------------------- */
+/* ---- Published models ---- */
 
 #define QWEN_DELTA .conv_kernel = 4, .state = 128, .key_groups = 16, .value_heads = 32, .inner = 4096
 
@@ -311,13 +311,12 @@ const mo_shape *mo_shape_named(const char *name)
     return NULL;
 }
 
-/* The kind of a layer that has one part; 0: layers have several. */
+/* The kind of a layer that has only one part; 0: layers have several parts. */
 static char block_of(const mo_shape *s, int layer)
 {
     return (char)(s->blocks && layer >= 0 ? s->blocks[(size_t)layer % strlen(s->blocks)] : 0);
 }
 
-/* Is this layer one of full attention? */
 static bool is_full(const mo_shape *s, int layer)
 {
     if (s->blocks) {
@@ -329,21 +328,21 @@ static bool is_full(const mo_shape *s, int layer)
     return s->full_interval == 0 || (layer + !s->full_first) % s->full_interval == 0;
 }
 
-/* ---- Tensors of the architectures --------------------------------------------------------------- */
+/* ---- Tensors of the architectures ---- */
 
 typedef enum dim {
     NONE,
     WIDTH,
     QUERIES,       /* heads x head */
-    GATED_QUERIES, /* a gate for each query */
+    GATED_QUERIES, /* with a gate for each query */
     KEYS,          /* kv heads x head */
-    VALUES,        /* the same of values */
+    VALUES,        /* the same for values */
     ATTENDED,      /* heads x value */
     HEAD,
     HEADS,
     EXPERTS,
     EXPERT_FFN,
-    EXPERT_FFN_2, /* gate and up in one */
+    EXPERT_FFN_2, /* gate and up together */
     FFN,
     FFN_2,
     QUERIES_KEYS_VALUES,
@@ -359,12 +358,12 @@ typedef enum dim {
     SHORT_TAPS,
     INNER_2,
     SSM_PARTS, /* of a step: its width, b and c */
-    SSM_IN,    /* z, x, b, c, and the steps of heads */
+    SSM_IN,    /* z, x, b, c, and a step for each head */
     SSM_GROUP, /* values of a group */
     KEY_GROUPS,
     WIDTH_3,
     QUERY_RANK,
-    PLAIN_QUERIES, /* of all heads, with what rotates */
+    PLAIN_QUERIES, /* of all heads, with the rotated part */
     PLAIN,
     LATENT,
     HEAD_OUT,
@@ -372,12 +371,12 @@ typedef enum dim {
     EXPERT_IO,
     INDEX_HEADS,
     INDEX_LENGTH,
-    INDEX_QUERIES, /* of all its heads */
-    GROUP_VALUES,  /* of the heads of a group */
+    INDEX_QUERIES, /* of all index heads */
+    GROUP_VALUES,  /* of the heads in a group */
     GROUP_RESULTS, /* of all groups */
     COMPRESSED,    /* values of a token for a compressed key, */
     COMPRESSED_INDEX,
-    RATIO, /* and tokens that it stands for */
+    RATIO, /* tokens for one compressed key */
     STREAMS,
     STREAMS_WIDTH,
     STREAMS_MIX,
@@ -386,28 +385,28 @@ typedef enum dim {
     ONE,
 } dim;
 
-/* When a rule holds. */
+/* The condition of a rule. */
 typedef enum when {
     ALWAYS,
-    UNTIED,    /* the output is a matrix of its own */
-    ATTENTION, /* the layer attends */
-    RECURRENT, /* the layer follows the delta rule, or is one of Mamba */
-    LOW_RANK,  /* queries come by two products */
-    FULL_RANK, /* or by one */
-    BIASED,    /* experts are chosen with a bias */
-    INDEXED,   /* the layer has an indexer of its own */
+    UNTIED,    /* the output matrix is separate */
+    ATTENTION, /* the layer has attention */
+    RECURRENT, /* the layer has the delta rule or Mamba */
+    LOW_RANK,  /* queries are computed by two products */
+    FULL_RANK, /* by one product */
+    BIASED,    /* expert selection has a bias */
+    INDEXED,   /* the layer has its own indexer */
     SHORT,     /* the layer is a short convolution */
-    WINDOWED,  /* the layer attends within a window */
+    WINDOWED,  /* attention within a window */
     DENSE,     /* the model has no experts */
-    SPARSE,    /* it has */
-    LEADING,   /* the layer is one of the dense ones at the beginning */
-    ROUTED,    /* it is one of the others */
-    NARROW,    /* the same, and experts are between two products */
-    BESIDE,    /* the layer is dense, where others have no feed-forward part */
+    SPARSE,    /* the model has experts */
+    LEADING,   /* a dense layer at the beginning */
+    ROUTED,    /* a layer with experts */
+    NARROW,    /* the same, with experts between two products */
+    BESIDE,    /* a dense layer in a model whose other layers have no feed-forward part */
     SHORTENED, /* the layer has compressed keys */
-    HASHED,    /* the layer's experts follow from the token */
-    CHOSEN,    /* or they do not */
-    NORMED,    /* heads of this model are normed, not of all with its architecture */
+    HASHED,    /* the token determines the layer's experts */
+    CHOSEN,    /* the router chooses them */
+    NORMED,    /* heads are normed in this model, but not in all of its architecture */
 } when;
 
 typedef struct rule {
@@ -509,7 +508,7 @@ static const rule fused_attention[] = {
     END,
 };
 
-/* Layers that take turns: gated attention and the gated delta rule. */
+/* Alternating gated attention and gated delta rule. */
 static const rule hybrid[] = {
     {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
     {"attn_q.weight", MO_SHAPE_MATRIX, ATTENTION, {WIDTH, GATED_QUERIES}},
@@ -535,7 +534,7 @@ static const rule delta_apart[] = {
     END,
 };
 
-/* Attention in some layers; the others are of another kind. */
+/* Attention in some layers, another mixer in the others. */
 static const rule some_attention[] = {
     {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
     {"attn_q.weight", MO_SHAPE_MATRIX, ATTENTION, {WIDTH, QUERIES}},
@@ -557,7 +556,7 @@ static const rule latent_attention[] = {
     {"attn_output.weight", MO_SHAPE_BACK, ALWAYS, {RESULTS, WIDTH}},
     END,
 };
-/* Layers of Kimi delta attention, between them some of latent attention. */
+/* Kimi delta attention, with some layers of latent attention. */
 static const rule some_latent_attention[] = {
     {"attn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
     {"attn_q.weight", MO_SHAPE_MATRIX, ATTENTION, {WIDTH, PLAIN_QUERIES}},
@@ -647,7 +646,7 @@ static const rule short_conv[] = {
     END,
 };
 
-/* Mamba of the first kind, */
+/* Mamba 1. */
 static const rule mamba[] = {
     {"ssm_in.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, INNER_2}},
     {"ssm_conv1d.weight", MO_SHAPE_CONV, RECURRENT, {CONV_KERNEL, INNER}},
@@ -663,7 +662,7 @@ static const rule mamba[] = {
     {"ssm_out.weight", MO_SHAPE_BACK, RECURRENT, {INNER, WIDTH}},
     END,
 };
-/* and of the second. */
+/* Mamba 2. */
 static const rule mamba_heads[] = {
     {"ssm_in.weight", MO_SHAPE_MATRIX, RECURRENT, {WIDTH, SSM_IN}},
     {"ssm_conv1d.weight", MO_SHAPE_CONV, RECURRENT, {CONV_KERNEL, CONV_CHANNELS}},
@@ -700,7 +699,7 @@ static const rule fused_dense[] = {
     {"ffn_down.weight", MO_SHAPE_DOWN, ALWAYS, {FFN, WIDTH}},
     END,
 };
-/* Parts whose results are normed before they join the stream. */
+/* Norms of a part's result before it is added to the stream. */
 static const rule post_norms[] = {
     {"post_attention_norm.weight", MO_SHAPE_POST_NORM, ALWAYS, {WIDTH}},
     {"post_ffw_norm.weight", MO_SHAPE_POST_NORM, ALWAYS, {WIDTH}},
@@ -728,7 +727,7 @@ static const rule shared[] = {
     END,
 };
 
-/* Either a dense feed-forward or experts, as the model has them. */
+/* A dense feed-forward or experts, depending on the model. */
 static const rule llama_ffn[] = {
     {"ffn_norm.weight", MO_SHAPE_NORM, ALWAYS, {WIDTH}},
     {"ffn_gate.weight", MO_SHAPE_MATRIX, DENSE, {WIDTH, FFN}},
@@ -741,7 +740,7 @@ static const rule llama_ffn[] = {
     END,
 };
 
-/* Experts whose gate and up are one tensor. */
+/* Experts with gate and up in one tensor. */
 static const rule merged_experts[] = {
     {"ffn_gate_inp.weight", MO_SHAPE_ROUTER, ALWAYS, {WIDTH, EXPERTS}},
     {"ffn_gate_up_exps.weight", MO_SHAPE_EXPERT, ALWAYS, {WIDTH, EXPERT_FFN_2, EXPERTS}},
@@ -749,7 +748,7 @@ static const rule merged_experts[] = {
     END,
 };
 
-/* Blocks that have one part each; feed-forward parts have no gate. */
+/* Blocks with one part each; feed-forward parts have no gate. */
 static const rule blocks[] = {
     {"ffn_gate_inp.weight", MO_SHAPE_ROUTER, ROUTED, {WIDTH, EXPERTS}},
     {"exp_probs_b.bias", MO_SHAPE_BIAS, ROUTED, {EXPERTS}},
@@ -764,7 +763,7 @@ static const rule blocks[] = {
     END,
 };
 
-/* Dense layers at the beginning, then experts with a shared one that every token runs. */
+/* Dense layers at the beginning, then layers with experts and a shared expert. */
 static const rule lead_ffn[] = {
     {"ffn_gate.weight", MO_SHAPE_MATRIX, LEADING, {WIDTH, FFN}},
     {"ffn_up.weight", MO_SHAPE_MATRIX, LEADING, {WIDTH, FFN}},
@@ -884,7 +883,7 @@ static const family *family_of(const mo_shape *s)
             return &families[i];
         }
     }
-    return NULL; /* not for a shape of this file */
+    return NULL; /* never for a shape in this file */
 }
 
 static bool is_routed(const mo_shape *s, int layer)
@@ -895,13 +894,12 @@ static bool is_routed(const mo_shape *s, int layer)
     return layer >= s->dense_layers && (!s->odd_experts || layer % 2);
 }
 
-/* Tokens of a compressed key of the layer; 0: it has none. */
+/* The number of tokens of a compressed key in the layer; 0: no compressed keys. */
 static int ratio_of(const mo_shape *s, int layer)
 {
     return s->streams == 0 || layer < 2 ? 0 : layer % 2 ? 128 : 4;
 }
 
-/* Does the layer have one of its own? */
 static bool has_indexer(const mo_shape *s, int layer)
 {
     if (s->streams) {
@@ -1066,17 +1064,17 @@ bool mo_shape_role_named(const char *architecture, const char *name, mo_shape_ro
     return false;
 }
 
-/* Do layers that do not attend follow Kimi's rule? */
+/* Do layers without attention use Kimi's rule? */
 static bool is_kimi_delta(const mo_shape *s)
 {
     return s->latent && s->state;
 }
 
-/* ---- Metadata ----------------------------------------------------------------------------------- */
+/* ---- Metadata ---- */
 
 typedef struct key_rule {
     const char *suffix;
-    size_t offset; /* of an int32_t or float in mo_shape; 0 is not written */
+    size_t offset; /* of an int32_t or float in mo_shape; the value 0 is not written */
     bool real;
 } key_rule;
 
@@ -1170,7 +1168,6 @@ static void put_window_flags(const mo_shape *s, int layers, mo_gguf_writer *w)
     }
 }
 
-/* Which layers have an indexer of their own. */
 static void put_indexers(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];
@@ -1182,7 +1179,7 @@ static void put_indexers(const mo_shape *s, int layers, mo_gguf_writer *w)
     mo_gguf_put_array(w, key, MO_VALUE_BOOL, own, (uint64_t)layers);
 }
 
-/* A number, or one of full and one of other layers. */
+/* Writes one number, or two: for layers with full attention and for others. */
 static void put_heads(const mo_shape *s, int layers, const char *suffix, int32_t full, int32_t other,
                       mo_gguf_writer *w)
 {
@@ -1199,14 +1196,14 @@ static void put_heads(const mo_shape *s, int layers, const char *suffix, int32_t
     mo_gguf_put_array(w, key, MO_VALUE_I32, each, (uint64_t)layers);
 }
 
-/* No KV heads say that a layer does not attend. */
+/* 0 KV heads means that a layer has no attention. */
 static int32_t other_kv_heads(const mo_shape *s)
 {
     const bool rests = (s->attends || s->blocks) && !s->window;
     return rests ? 0 : s->window_kv_heads ? s->window_kv_heads : s->kv_heads;
 }
 
-/* Limits of the experts' activations in the last two layers, and of the shared expert's in the last. */
+/* Writes limits of activations: of experts in the last two layers, of the shared expert in the last. */
 static void put_limits(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];
@@ -1221,7 +1218,7 @@ static void put_limits(const mo_shape *s, int layers, mo_gguf_writer *w)
     mo_gguf_put_array(w, key, MO_VALUE_F32, beside, (uint64_t)layers);
 }
 
-/* Blocks of one part: a width says that it is a feed-forward part. */
+/* For blocks with one part: a width means a feed-forward part. */
 static void put_block_widths(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];
@@ -1231,11 +1228,11 @@ static void put_block_widths(const mo_shape *s, int layers, mo_gguf_writer *w)
     }
     snprintf(key, sizeof key, "%s.feed_forward_length", s->architecture);
     mo_gguf_put_array(w, key, MO_VALUE_I32, each, (uint64_t)layers);
-    snprintf(key, sizeof key, "%s.attention.layer_norm_epsilon", s->architecture); /* of an MTP head */
+    snprintf(key, sizeof key, "%s.attention.layer_norm_epsilon", s->architecture); /* used by MTP heads */
     mo_gguf_put_f32(w, key, s->epsilon);
 }
 
-/* Of compressed keys, and of all activations. */
+/* Writes the ratios of compressed keys and the limit of all activations. */
 static void put_ratios(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];
@@ -1255,7 +1252,6 @@ static void put_ratios(const mo_shape *s, int layers, mo_gguf_writer *w)
     mo_gguf_put_u32(w, key, (uint32_t)(s->streams * s->width));
 }
 
-/* What one architecture alone has. */
 static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
 {
     char key[96];
@@ -1310,7 +1306,7 @@ static void put_special_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
         mo_gguf_put_u32(w, key, (uint32_t)(s->plain + s->rotated));
     }
     if (strcmp(s->architecture, "granitehybrid") == 0) {
-        mo_gguf_put_bool(w, "granitehybrid.rope.scaling.finetuned", false); /* attention without rotation */
+        mo_gguf_put_bool(w, "granitehybrid.rope.scaling.finetuned", false); /* no rotation */
     }
     if (strcmp(s->architecture, "qwen3vlmoe") == 0) {
         static const int32_t sections[4] = {24, 20, 20, 0};
@@ -1334,7 +1330,7 @@ void mo_shape_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
     for (size_t i = 0; i < sizeof key_rules / sizeof *key_rules; i++) {
         const char *field = (const char *)s + key_rules[i].offset;
         if (s->window_heads && strcmp(key_rules[i].suffix, "attention.head_count") == 0) {
-            continue; /* one for each layer */
+            continue; /* has one for each layer */
         }
         if (s->blocks && strcmp(key_rules[i].suffix, "feed_forward_length") == 0) {
             continue;
@@ -1369,7 +1365,7 @@ void mo_shape_keys(const mo_shape *s, int layers, mo_gguf_writer *w)
     put_special_keys(s, layers, w);
 }
 
-/* ---- Formats ------------------------------------------------------------------------------------ */
+/* ---- Formats ---- */
 
 bool mo_shape_mixed(mo_shape_role role)
 {
@@ -1388,11 +1384,11 @@ mo_type mo_shape_fallback(mo_type type, int64_t cols)
     if (cols % mo_format_of(type)->block_values == 0) {
         return type;
     }
-    const mo_type other = smaller[type]; /* F32 where there is none */
+    const mo_type other = smaller[type]; /* F32: no smaller format */
     return other != MO_F32 && cols % mo_format_of(other)->block_values == 0 ? other : MO_F16;
 }
 
-/* The half of the layers that gets more bits: the first and last eighth, and every third between. */
+/* The half of the layers with more bits: the first and last eighth, and every third between. */
 static bool more_bits(const mo_shape *s, int layer)
 {
     const int eighth = s->layers / 8;

@@ -1,6 +1,6 @@
-/* The work is a list of chunks, a few MiB of one tensor each. Waves of chunks are made by the pool's
- * threads, each in its own buffer, and written where they belong; between waves the caller hears of the
- * progress and may cancel. */
+/* The work is a list of chunks of one tensor, a few MiB each. The pool's threads generate a wave of chunks,
+   each into its own buffer, and write them. Between waves progress is reported and the work may be
+   cancelled. */
 #include "synth/synth.h"
 
 #include <errno.h>
@@ -27,17 +27,17 @@ typedef struct tensor {
     mo_type type;
     mo_noise noise;
     bool scaled;              /* the model has a scale tensor for it */
-    const uint8_t *fixed;     /* the whole tensor, where it is not random; belongs to the arena */
-    const mo_gguf_tensor *at; /* belongs to the writer */
+    const uint8_t *fixed;     /* all values, if they are not random; owned by the arena */
+    const mo_gguf_tensor *at; /* owned by the writer */
     int64_t blocks, chunk_blocks;
     int64_t first_chunk;
 } tensor;
 
 typedef struct synth {
     const mo_shape *shape;
-    const mo_like *like; /* NULL: the shape says what there is */
+    const mo_like *like; /* NULL: use the shape */
     mo_synth_options options;
-    mo_type type, experts; /* of all matrices, of routed experts; MO_TYPE_LIMIT: as published */
+    mo_type type, experts; /* of all matrices, and of routed experts; MO_TYPE_LIMIT: as published */
     int layers;
     mo_arena *arena;
     mo_gguf_writer *writer;
@@ -46,17 +46,17 @@ typedef struct synth {
     int64_t chunks;
 
     mo_output *output;
-    uint8_t **buffers; /* one per thread */
+    uint8_t **buffers; /* one for each thread */
     int threads;
-    int64_t wave; /* the first chunk of the running wave */
+    int64_t wave; /* first chunk of the current wave */
     atomic_flag failing;
-    _Atomic bool failed; /* set after `error` was filled by the thread that took `failing` */
+    _Atomic bool failed; /* set after `error` was filled, by the thread that won `failing` */
     mo_error error;
 } synth;
 
-/* ---- Options ------------------------------------------------------------------------------------ */
+/* ---- Options ---- */
 
-/* MO_TYPE_LIMIT where none is named. */
+/* MO_TYPE_LIMIT if no name is given. */
 static mo_status find_format(const char *member, const char *name, mo_type *out, mo_error *err)
 {
     const mo_format *f = name ? mo_format_named(name) : NULL;
@@ -96,15 +96,15 @@ static mo_status check_options(synth *s, mo_error *err)
     return status == MO_OK ? find_format("`experts`", o->experts, &s->experts, err) : status;
 }
 
-/* ---- What the values are ------------------------------------------------------------------------ */
+/* ---- Values ---- */
 
 static bool is_gemma(const mo_shape *shape)
 {
     return strncmp(shape->architecture, "gemma", 5) == 0;
 }
 
-/* NVFP4 files keep the size of a matrix in a scale tensor, because the format's own scales are coarse
- * where weights are small. Gemma's names for that are taken, and its norms forgive it. */
+/* NVFP4 files store the magnitude of a matrix in a scale tensor, because the format's own scales are coarse
+   for small weights. Gemma has other tensors with these names, and its norms make the scale unnecessary. */
 static bool has_scale(const synth *s, const tensor *t)
 {
     if (s->like) {
@@ -113,15 +113,15 @@ static bool has_scale(const synth *s, const tensor *t)
     return t->type == MO_NVFP4 && t->shape.role != MO_SHAPE_EMBEDDING && !is_gemma(s->shape);
 }
 
-/* Values of a scaled matrix: the format's scales are then around 1. */
+/* Values of a scaled matrix, for which the format's scales are around 1. */
 static const double scaled_deviation = 4.0;
 
-/* Matrices keep a vector's size: 1 / sqrt(inputs). What is added to the stream is made smaller by the
- * square root of the number of additions, so that the stream stays of size 1 through any depth; a
- * feed-forward's middle is smaller than its inputs, hence the 2. A tied embedding also is the output and
- * has that one's size; Gemma multiplies it by sqrt(width) on the way in, so there it is made smaller (and
- * the last norm larger), or every token would predict itself. All of this goes by the published number of
- * layers, so a file with fewer layers has the first layers of the whole one. */
+/* Matrices keep a vector's magnitude: 1 / sqrt(inputs). Outputs that are added to the stream are divided by
+   the square root of the number of additions, so that the stream keeps magnitude 1 at any depth. The middle
+   of a feed-forward part is smaller than its inputs, hence the 2. A tied embedding has the magnitude of the
+   output matrix. Gemma multiplies the embedding by sqrt(width), so there it is smaller (and the last norm
+   larger); otherwise every token would predict itself. The published number of layers is used, so a file with
+   fewer layers contains the first layers of the whole model. */
 static double deviation_of(const mo_shape *shape, const mo_shape_tensor *t)
 {
     const double keep = 1.0 / sqrt((double)t->size[0]);
@@ -171,7 +171,7 @@ static mo_status set_router(synth *s, tensor *t, mo_error *err)
     return MO_OK;
 }
 
-/* Gemma's full layers turn the first eighth of the pairs and leave the others alone. */
+/* Gemma's full layers rotate only the first eighth of the pairs. */
 static mo_status set_rope_factors(synth *s, tensor *t, mo_error *err)
 {
     float *factors = mo_arena_array(s->arena, (size_t)t->shape.size[0], sizeof *factors);
@@ -185,11 +185,11 @@ static mo_status set_rope_factors(synth *s, tensor *t, mo_error *err)
     return MO_OK;
 }
 
-/* Different experts of each token. */
+/* Different experts for each token. */
 static mo_status set_tokens(synth *s, tensor *t, mo_error *err)
 {
     const int64_t used = t->shape.size[0], tokens = t->shape.size[1], experts = s->shape->experts;
-    if (experts < used) { /* of a header that makes no sense: zeros are as long */
+    if (experts < used) { /* the header is invalid: zeros have the same length */
         mo_noise_values(&t->noise, s->options.seed, t->shape.name, 0.0f, 0.0f);
         return MO_OK;
     }
@@ -204,7 +204,7 @@ static mo_status set_tokens(synth *s, tensor *t, mo_error *err)
         for (int64_t other = first; other < i; other++) {
             if (ids[other] == expert) {
                 expert = (expert + 1) % experts;
-                other = first - 1; /* once more from the first */
+                other = first - 1; /* continues with the first */
             }
         }
         ids[i] = (int32_t)expert;
@@ -223,7 +223,7 @@ static mo_status set_values(synth *s, tensor *t, mo_error *err)
     case MO_SHAPE_ROPE_FACTORS: return set_rope_factors(s, t, err);
     case MO_SHAPE_TOKENS: return set_tokens(s, t, err);
     case MO_SHAPE_NORM: centre = is_gemma(shape) && t->shape.layer < 0 ? 4.0f : 1.0f; break;
-    case MO_SHAPE_HEAD_NORM: /* Gemma 4 does not divide scores by the head's size */
+    case MO_SHAPE_HEAD_NORM: /* Gemma 4 does not divide scores by the head size */
         centre = strcmp(shape->architecture, "gemma4") == 0
                      ? (float)(1.0 / sqrt(sqrt((double)t->shape.size[0])))
                      : 1.0f;
@@ -234,7 +234,7 @@ static mo_status set_values(synth *s, tensor *t, mo_error *err)
     case MO_SHAPE_BIAS: spread = 0.05f; break;
     case MO_SHAPE_SINK: spread = 0.5f; break;
     case MO_SHAPE_ROPE_STRETCH: centre = 2.0f, spread = 1.0f; break;
-    case MO_SHAPE_DECAY: centre = -4.0f, spread = 3.5f; break; /* with the next: decays of 0.5 to 0.99 */
+    case MO_SHAPE_DECAY: centre = -4.0f, spread = 3.5f; break; /* with MO_SHAPE_STEP: decays of 0.5 to 0.99 */
     case MO_SHAPE_STEP: centre = -3.0f, spread = 1.0f; break;
     default:
         mo_noise_matrix(&t->noise, s->options.seed, t->shape.name, t->type,
@@ -248,9 +248,9 @@ static mo_status set_values(synth *s, tensor *t, mo_error *err)
     return MO_OK;
 }
 
-/* ---- Plan --------------------------------------------------------------------------------------- */
+/* ---- Plan ---- */
 
-/* The scale tensor that follows matrix `of`: one value, or one for each expert. */
+/* Adds the scale tensor of matrix `of`: one value, or one for each expert. */
 static void add_scale(synth *s, const tensor *of)
 {
     tensor *t = &s->tensors[s->count++];
@@ -277,7 +277,7 @@ static mo_type chosen_format(const synth *s, mo_shape_role role)
     return mo_shape_mixed(role) ? s->type : MO_TYPE_LIMIT;
 }
 
-/* Of a model's tensor with this name; NULL: it has none. */
+/* The tensor with this name. NULL: none. */
 static const tensor *tensor_named(const synth *s, const char *stem, size_t length, const char *last)
 {
     for (int64_t i = 0; i < s->count; i++) {
@@ -289,7 +289,7 @@ static const tensor *tensor_named(const synth *s, const char *stem, size_t lengt
     return NULL;
 }
 
-/* A scale tensor, or a matrix that has one: the two multiplied have the usual size. */
+/* Sets a scale tensor, or a matrix that has one: their product has the usual magnitude. */
 static mo_status set_like_values(synth *s, tensor *t, mo_error *err)
 {
     const size_t length = strlen(t->shape.name);
@@ -303,7 +303,8 @@ static mo_status set_like_values(synth *s, tensor *t, mo_error *err)
     if (t->shape.role == MO_SHAPE_TOKENS && t->type == MO_I32) {
         return set_tokens(s, t, err);
     }
-    if (mo_format_of(t->type)->kind == MO_KIND_INTEGER) { /* zeros are as long in any format of four bytes */
+    /* zeros have the same length in all four-byte formats */
+    if (mo_format_of(t->type)->kind == MO_KIND_INTEGER) {
         mo_noise_values(&t->noise, s->options.seed, t->shape.name, 0.0f, 0.0f);
         return MO_OK;
     }
@@ -403,7 +404,7 @@ static mo_status lay_out(synth *s, mo_error *err)
     mo_gguf_put_string(s->writer, "general.description", text);
     mo_gguf_put_u32(s->writer, "general.quantization_version", 2);
     if (s->type == MO_TYPE_LIMIT &&
-        s->experts == MO_TYPE_LIMIT) { /* for people only; tensors say what they are */
+        s->experts == MO_TYPE_LIMIT) { /* for display only; tensors have their own types */
         mo_gguf_put_u32(s->writer, "general.file_type", s->shape->mix == MO_MIX_MXFP4 ? 38 : 15);
     }
     if (s->options.vocabulary) {
@@ -465,7 +466,7 @@ mo_status mo_synth_plan(const mo_shape *shape, const mo_like *like, const mo_syn
     return MO_OK;
 }
 
-/* ---- Making and writing ------------------------------------------------------------------------- */
+/* ---- Generating and writing ---- */
 
 typedef struct chunk {
     const tensor *tensor;
@@ -478,7 +479,7 @@ static chunk chunk_at(const synth *s, int64_t index)
 {
     int64_t low = 0;
     int64_t high = s->count - 1;
-    while (low < high) { /* the last tensor that begins at or before the chunk */
+    while (low < high) { /* finds the last tensor that begins at or before the chunk */
         const int64_t middle = (low + high + 1) / 2;
         if (s->tensors[middle].first_chunk <= index) {
             low = middle;
@@ -495,7 +496,7 @@ static chunk chunk_at(const synth *s, int64_t index)
     return c;
 }
 
-/* Experts of a file with holes. */
+/* Is the tensor left as a hole (experts of a sparse file)? */
 static bool is_hole(const synth *s, const tensor *t)
 {
     return s->options.holes && (t->shape.role == MO_SHAPE_EXPERT || t->shape.role == MO_SHAPE_EXPERT_DOWN);
@@ -512,7 +513,7 @@ static void make_chunk(const synth *s, const chunk *c, uint8_t *out)
     }
 }
 
-/* A task of the pool. The first failure is kept, the chunks after it are skipped. */
+/* A task for the pool. The first failure is stored; later chunks are skipped. */
 static void make_chunks(void *ctx, int64_t begin, int64_t end, int thread)
 {
     synth *s = ctx;
@@ -557,13 +558,13 @@ static mo_status write_waves(synth *s, mo_pool *pool, const char *path, mo_progr
             }
         }
     }
-    if (status == MO_OK && is_hole(s, &s->tensors[s->count - 1])) { /* it counts in the size */
+    if (status == MO_OK && is_hole(s, &s->tensors[s->count - 1])) { /* the hole is part of the file's size */
         status = mo_output_write_at(s->output, "", 1, (uint64_t)file->file_bytes - 1, err);
     }
     return status;
 }
 
-/* A pipe takes its bytes in order, padding included. */
+/* Writes to a pipe: bytes in order, including padding. */
 static mo_status write_stream(synth *s, const char *path, mo_progress_fn progress, void *user, mo_error *err)
 {
     static const uint8_t zeros[4096];

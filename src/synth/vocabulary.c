@@ -9,13 +9,14 @@ enum {
     BYTES = 256,
     LETTERS = 26,
     PAIRS = LETTERS * LETTERS,
-    MERGE_BYTES = 5,  /* of two pairs and what is between them */
-    TOKEN_NORMAL = 1, /* kinds of tokens, as files have them */
+    MERGE_BYTES = 5,  /* two pairs and a blank */
+    TOKEN_NORMAL = 1, /* token types in GGUF */
     TOKEN_CONTROL = 3,
     TOKEN_UNUSED = 5
 };
 
-/* Bytes of characters beyond ASCII are for reading: chosen at random they are no text, at which llama-server ends answers. */
+/* Bytes of non-ASCII characters can only be input: chosen at random they would be invalid text, at which
+   llama-server ends answers. */
 static int32_t kind_of(int64_t token, int64_t count)
 {
     if (token >= 128 && token < BYTES) {
@@ -24,7 +25,7 @@ static int32_t kind_of(int64_t token, int64_t count)
     return token == count - 1 ? TOKEN_CONTROL : TOKEN_NORMAL;
 }
 
-/* The character that stands for a byte in vocabularies of this kind: itself where it can be seen, else one from 256 on. */
+/* The character of a byte in byte-level vocabularies: itself if it is visible, otherwise one from 256 on. */
 static int character_of(int byte)
 {
     int hidden = 0;
@@ -43,7 +44,7 @@ static mo_text text_of(const char *text, size_t length)
     return (mo_text){text, length};
 }
 
-/* At most two bytes: no character is above 511. */
+/* At most two bytes, because no character is above 511. */
 static mo_text byte_token(int byte, char *out)
 {
     const int c = character_of(byte);
@@ -62,7 +63,7 @@ static void put_pair(int64_t pair, char *out)
     out[1] = (char)('a' + pair % LETTERS);
 }
 
-/* Token `index` behind the bytes, and what is merged into it. */
+/* Token `index` after the bytes, and its merge. */
 static void put_word(int64_t index, char *out, char *merge, mo_text *token, mo_text *merged)
 {
     if (index < PAIRS) {

@@ -58,7 +58,7 @@ static mo_jv loop_attribute(const mo_jloop *l, mo_jstring name)
     return (mo_jv){.kind = MO_J_ABSENT};
 }
 
-/* What belongs to the value itself, not to its items. */
+/* An attribute of the value itself, not one of its items. */
 static mo_jv own_attribute(mo_jrun *r, mo_jv v, mo_jstring name)
 {
     mo_jv found = {.kind = MO_J_ABSENT};
@@ -92,7 +92,7 @@ mo_jv mo_access_own(mo_jrun *r, mo_jv v, mo_jstring name)
     return mo_jv_is_absent(own) ? mo_jv_missing(r->w, owner_of(r->w, v), name) : own;
 }
 
-/* The place of an index, which may count from the end; -1: out of range. */
+/* The position of an index, which may count from the end. -1: out of range. */
 static int64_t place_of(mo_jv key, int64_t count)
 {
     int64_t i = key.kind == MO_J_BOOL ? key.as.truth : key.as.integer;
@@ -135,7 +135,7 @@ mo_jv mo_access_item(mo_jrun *r, mo_jv v, mo_jv key)
     return mo_jv_missing(r->w, owner_of(r->w, v), mo_jv_str(r->w, key));
 }
 
-/* A bound of a slice, as Python clips it. */
+/* A bound of a slice, clipped as in Python. */
 static int64_t bound(mo_jrun *r, mo_jv v, int64_t otherwise, int64_t count, int64_t step)
 {
     if (mo_jv_is_absent(v) || v.kind == MO_J_NONE) {

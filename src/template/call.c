@@ -1,9 +1,9 @@
-/* Calls: arguments and what they reach. */
+/* Calls: arguments, and calling functions and macros. */
 #include <stdio.h>
 
 #include "template/run.h"
 
-enum { MOST = 12 }; /* parameters of a function in the tables */
+enum { MOST = 12 }; /* maximum parameters of a function in the tables */
 
 /* ---- Arguments ---- */
 
@@ -53,7 +53,7 @@ mo_jargs mo_call_arguments(mo_jrun *r, const mo_jnode *n)
     return args;
 }
 
-/* ---- Functions of the tables ---- */
+/* ---- Built-in functions ---- */
 
 const mo_jfunction *mo_function_find(const mo_jfunction *table, mo_jstring name)
 {
@@ -65,7 +65,7 @@ const mo_jfunction *mo_function_find(const mo_jfunction *table, mo_jstring name)
     return NULL;
 }
 
-/* The arguments in the order of the parameters. */
+/* Puts the arguments in the order of the parameters. */
 static void bind(mo_jrun *r, const mo_jfunction *f, const mo_jargs *args, mo_jv *out)
 {
     uint32_t i = 0, named = 0;
@@ -184,7 +184,7 @@ mo_jv mo_call_macro(mo_jrun *r, const mo_jmacro *macro, const mo_jargs *args, mo
     return mo_jv_string(text);
 }
 
-/* ---- */
+/* ---- Calls ---- */
 
 mo_jv mo_call(mo_jrun *r, mo_jv callee, const mo_jargs *args)
 {

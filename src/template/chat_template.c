@@ -25,8 +25,8 @@ typedef struct attempt {
     size_t length;
     mo_message_needs needs;
     mo_message_facts facts;
-    bool goes_on; /* the last message is to be continued: its text is */
-    char *last;   /* malloc'd, without white space at its end */
+    bool goes_on; /* the answer continues the last message, whose text is: */
+    char *last;   /* malloc'd, without trailing white space */
     size_t last_length;
 } attempt;
 
@@ -44,7 +44,7 @@ static void remove_text(mo_work *w, mo_jdict *d, const char *key)
     mo_jdict_remove(w, d, mo_jv_text(w, key));
 }
 
-/* What the settings say, under the names that templates know. */
+/* The settings as variables, under the names that templates use. */
 static mo_jdict *settings_of(mo_work *w, const mo_chat_settings *s)
 {
     mo_jdict *d = mo_jdict_new(w, 8);
@@ -59,7 +59,7 @@ static mo_jdict *settings_of(mo_work *w, const mo_chat_settings *s)
     return d;
 }
 
-/* A list of nothing and null are as if they were not there. */
+/* Removes the key if its value is null or an empty list. */
 static void drop_empty(mo_work *w, mo_jdict *d, const char *key)
 {
     const mo_jv *v = mo_jdict_find(d, key);
@@ -68,7 +68,7 @@ static void drop_empty(mo_work *w, mo_jdict *d, const char *key)
     }
 }
 
-/* The text of the last message, an assistant's, which the answer continues. */
+/* Stores the text of the last message, an assistant's, which the answer continues. */
 static void keep_last(mo_work *w, attempt *a, const mo_jlist *messages)
 {
     const mo_jv *content =
@@ -98,7 +98,7 @@ static void set_missing(mo_work *w, mo_jdict *d, const char *key, mo_jstring tex
     }
 }
 
-/* Variables that some families' templates ask for and llama-server gives: the date, the time, and the tools as a text. */
+/* Variables that llama-server also provides for some templates: date, time, and the tools as text. */
 static void set_usual(mo_work *w, mo_jdict *d, const struct tm *clock, const mo_jv *tools)
 {
     mo_json_style style = mo_json_style_default(w);
@@ -157,7 +157,7 @@ static mo_jdict *make_context(mo_work *w, const struct tm *clock, void *user)
 
 /* ---- Attempts ---- */
 
-/* Ends the rendering behind the last place of the text that is to be continued. */
+/* Cuts the rendering after the last occurrence of the text that the answer continues. */
 static mo_status cut(const attempt *a, mo_rendering *out, mo_error *err)
 {
     for (size_t at = out->length; at-- > 0;) {
@@ -222,7 +222,7 @@ typedef struct plain {
     const mo_chat_settings *settings;
 } plain;
 
-/* A content, in which pictures are the template's. */
+/* A message's content. Its picture marks count as the template's text. */
 static mo_jv plain_content(mo_work *w, const char *content)
 {
     mo_jbuffer *out = mo_jbuffer_new(w, 0);
@@ -301,7 +301,7 @@ bool mo_conversation_has_tools(const char *json, size_t length)
     "\"call12345\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": " arguments       \
     "}}]}, {\"role\": \"tool\", \"tool_call_id\": \"call12345\", \"name\": \"f\", \"content\": \"b\"}]"
 
-/* Does a conversation, with these needs, render so that `there` is in it and `not_there` is not? */
+/* If the conversation is rendered with these needs, does the result contain `there` and not `not_there`? */
 static bool shows(mo_chat_template *t, const char *json, mo_message_needs needs, const char *there,
                   const char *not_there)
 {
@@ -380,7 +380,7 @@ static void probe(mo_chat_template *t)
     needs.no_system = (with_text || needs.only_parts) && !shows(t, system, needs, "mo-needle", NULL);
     needs.system_tools = shows(t, tools, needs, "mo-needle", NULL) &&
                          !shows(t, CALL("{\"mo-key\": \"mo-needle\"}"), needs, "mo-needle", NULL);
-    /* As an object it must not come out as Python writes a dict, as a text not quoted a second time. */
+    /* An object must not be printed as a Python dict, and a text must not be quoted twice. */
     mo_message_needs as_text = needs;
     as_text.text_arguments = true;
     needs.text_arguments = !shows(t, CALL("{\"mo-key\": \"mo-needle\"}"), needs, "mo-needle", "'mo-key'") &&

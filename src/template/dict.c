@@ -2,7 +2,7 @@
 #include "base/hash.h"
 #include "template/value.h"
 
-enum { FEW = 8 }; /* entries that are searched one by one */
+enum { FEW = 8 }; /* dicts up to this size are searched linearly */
 
 mo_jdict *mo_jdict_new(mo_work *w, size_t capacity)
 {
@@ -21,7 +21,7 @@ static uint64_t hash_bytes(const char *data, size_t length)
     return hash ^ hash >> 32;
 }
 
-/* Equal keys have equal hashes: 1, 1.0 and True are one key. */
+/* Equal keys have equal hashes: 1, 1.0 and True are the same key. */
 static uint64_t hash_of(mo_work *w, mo_jv key)
 {
     switch (key.kind) {
@@ -49,12 +49,12 @@ static uint64_t hash_of(mo_work *w, mo_jv key)
     case MO_J_UNDEFINED: mo_jv_fail_undefined(w, key);
     case MO_J_DICT:
     case MO_J_NAMESPACE: break;
-    default: return (uint64_t)key.kind; /* none, and unused ones */
+    default: return (uint64_t)key.kind; /* none, and unused kinds */
     }
     mo_work_fail(w, MO_EINVAL, "unhashable type: '%s'", mo_jv_type(key));
 }
 
-/* The entry of that key; -1: none. */
+/* The entry of the key. -1: not found. */
 static int64_t find(mo_work *w, const mo_jdict *d, mo_jv key, uint64_t hash)
 {
     if (!d->index) {

@@ -1,4 +1,5 @@
-/* The expressions of parser.h, by descent: or, and, not, comparisons, + -, ~, * / // %, **, signs, what follows a value. */
+/* The expressions of parser.h, by recursive descent: or, and, not, comparisons, + -, ~, * / // %, **, signs,
+   postfix operators. */
 #include <stdio.h>
 
 #include "template/parser.h"
@@ -24,7 +25,7 @@ static void add_argument(mo_jparser *p, mo_jnode *n, mo_jargument argument, size
     n->arguments[n->argument_count++] = argument;
 }
 
-/* (a, b=c, *d, **e) behind its parenthesis. */
+/* Parses (a, b=c, *d, **e) after the parenthesis. */
 static void arguments(mo_jparser *p, mo_jnode *n)
 {
     size_t capacity = 0;
@@ -143,7 +144,7 @@ static mo_jnode *primary(mo_jparser *p)
     if (t->kind == MO_JT_NUMBER) {
         return constant(p, mo_parser_next(p)->value);
     }
-    if (t->kind == MO_JT_STRING) { /* neighbours are one */
+    if (t->kind == MO_JT_STRING) { /* adjacent strings are joined */
         mo_jstring text = mo_parser_next(p)->value.as.string;
         while (mo_parser_now(p)->kind == MO_JT_STRING) {
             text = mo_jstring_concat(p->w, text, mo_parser_next(p)->value.as.string);
@@ -170,7 +171,7 @@ static mo_jnode *primary(mo_jparser *p)
     mo_parser_wrong(p, "an expression");
 }
 
-/* [i], [a:b:c] behind its bracket. */
+/* Parses [i] or [a:b:c] after the bracket. */
 static mo_jnode *subscript(mo_jparser *p, mo_jnode *of)
 {
     mo_jnode *n = mo_parser_node(p, MO_NODE_ITEM), *part = NULL;
@@ -235,7 +236,6 @@ static mo_jnode *postfix(mo_jparser *p, mo_jnode *n)
 
 /* ---- Filters and tests ---- */
 
-/* A name that may have dots. */
 static mo_jstring dotted(mo_jparser *p)
 {
     mo_jstring text = mo_parser_expect_name(p);
@@ -267,7 +267,7 @@ mo_jnode *mo_parse_filters(mo_jparser *p)
     return n;
 }
 
-/* Could the token be the argument of a test without parentheses? */
+/* Can the token be the argument of a test without parentheses? */
 static bool begins_argument(const mo_jparser *p)
 {
     static const char *const others[] = {"else", "or", "and", "is", "if", "in", "not"};
@@ -397,7 +397,6 @@ static mo_jnode *sum(mo_jparser *p)
     return n;
 }
 
-/* The comparison that comes now; false: none does. */
 static bool comparison(mo_jparser *p, mo_jop *op)
 {
     static const struct {
@@ -460,7 +459,7 @@ static mo_jnode *negation(mo_jparser *p)
     return n;
 }
 
-/* What `part` reads, with this word between. */
+/* Parses operands with `part`, joined by this word. */
 static mo_jnode *joined(mo_jparser *p, const char *word, mo_jnode_kind kind, mo_jnode *(*part)(mo_jparser *))
 {
     mo_jnode *n = part(p);
@@ -508,7 +507,6 @@ mo_jnode *mo_parse_expression(mo_jparser *p)
     return n;
 }
 
-/* Nothing follows that could be one more item. */
 static bool tuple_ends(const mo_jparser *p)
 {
     const mo_jtoken_kind kind = mo_parser_now(p)->kind;

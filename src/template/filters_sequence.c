@@ -13,7 +13,7 @@ static mo_jlist *items_of(mo_jrun *r, mo_jv v)
     return mo_jv_iterate(r->w, v);
 }
 
-/* As some filters do: what is not true has no items, whatever it is. */
+/* Some filters treat any false value as an empty list. */
 static mo_jlist *items_or_none(mo_jrun *r, mo_jv v)
 {
     return mo_jv_true(v) ? items_of(r, v) : mo_jlist_new(r->w, MO_SHAPE_LIST, 0);
@@ -77,7 +77,7 @@ static mo_jv f_reverse(MO_JPARAMETERS)
     return mo_jv_list(list);
 }
 
-/* The value by which an item is sorted or compared: an attribute of it, strings in lower case. */
+/* The value that an item is sorted or compared by: an attribute or itself. Strings in lower case. */
 static mo_jv key_of(mo_jrun *r, mo_jv item, mo_jv attribute, bool exact)
 {
     const mo_jv key = given(attribute) ? mo_access_path(r, item, attribute) : item;
@@ -85,7 +85,7 @@ static mo_jv key_of(mo_jrun *r, mo_jv item, mo_jv attribute, bool exact)
                                              : key;
 }
 
-/* attribute: perhaps several with commas. */
+/* attribute: may be several, separated by commas. */
 static mo_jv sort_key(mo_jrun *r, mo_jv item, mo_jv attribute, bool exact)
 {
     const mo_jstring comma = mo_jstring_literal(r->w, ",");
@@ -275,7 +275,7 @@ static mo_jv f_groupby(MO_JPARAMETERS) /* attribute default? case_sensitive? */
     return mo_jv_list(groups);
 }
 
-/* ---- With another filter or a test ---- */
+/* ---- Filters that apply another filter or a test ---- */
 
 static mo_jv f_map(MO_JPARAMETERS)
 {
@@ -301,7 +301,7 @@ static mo_jv f_map(MO_JPARAMETERS)
     return mo_jv_list(list);
 }
 
-/* Items for which a test (by default: truth) of them or of an attribute says `wanted`. */
+/* Selects the items for which the test (default: truth) of the item or its attribute gives `wanted`. */
 static mo_jv choose(mo_jrun *r, mo_jv self, const mo_jargs *all, bool by_attribute, bool wanted)
 {
     const mo_jlist *from = items_or_none(r, self);

@@ -25,7 +25,7 @@ static mo_jv f_capitalize(MO_JPARAMETERS)
     return mo_jv_string(mo_text_case(r->w, text_of(r, self), MO_CASE_CAPITAL));
 }
 
-/* Of this filter words begin after white space and after - ( { [ <, unlike those of str.title(). */
+/* Words begin after white space and after - ( { [ <, unlike in str.title(). */
 static mo_jv f_title(MO_JPARAMETERS)
 {
     const mo_jstring s = text_of(r, self);
@@ -60,7 +60,7 @@ static mo_jv f_string(MO_JPARAMETERS)
     return mo_jv_string(text_of(r, self));
 }
 
-/* safe: nothing is escaped anyway. */
+/* safe: has no effect, because nothing is escaped. */
 static mo_jv f_safe(MO_JPARAMETERS)
 {
     return mo_jv_string(text_of(r, self));

@@ -29,7 +29,7 @@ static mo_jv f_abs(MO_JPARAMETERS)
                                     : self;
 }
 
-/* Digits with underscores as Python takes them, a sign, and blanks around. False: it is no number. */
+/* Digits with underscores as in Python, a sign, and surrounding blanks. False: not a number. */
 static bool plain_number(mo_jrun *r, mo_jstring s, char **text, bool *whole)
 {
     const mo_jstring t = mo_jstring_trim(r->w, s, NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT);
@@ -96,7 +96,8 @@ static mo_jv f_int(MO_JPARAMETERS) /* default? base? */
         for (const char *p = text; *p; p++) {
             if (*p >= '0' && *p <= '9') {
                 over = over || __builtin_mul_overflow(value, 10, &value) ||
-                       __builtin_sub_overflow(value, *p - '0', &value); /* below 0: there is one more */
+                       /* negative: there is one more value */
+                       __builtin_sub_overflow(value, *p - '0', &value);
             }
         }
         over = over || (*text != '-' && value == INT64_MIN);
@@ -145,7 +146,7 @@ static mo_jv f_round(MO_JPARAMETERS) /* precision? method? */
     if (precision > 22 || !isfinite(real)) {
         return mo_jv_real(real);
     }
-    snprintf(text, sizeof text, "%.*f", (int)precision, real); /* the digits decide, as in Python */
+    snprintf(text, sizeof text, "%.*f", (int)precision, real); /* rounds by decimal digits, as Python does */
     return mo_jv_real(strtod(text, NULL));
 }
 

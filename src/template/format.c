@@ -6,7 +6,7 @@
 #include "template/run.h"
 #include "template/texts.h"
 
-/* How one value is written. */
+/* How a value is formatted. */
 typedef struct spec {
     char fill[5]; /* one character */
     char align;   /* < > ^ or 0 */
@@ -42,7 +42,6 @@ static void group(const char *from, char *to)
     memcpy(to, from + whole, strlen(from + whole) + 1);
 }
 
-/* The number's digits without sign. */
 static void number_text(mo_work *w, mo_jv v, const spec *s, char *text, size_t size)
 {
     char plain[520];
@@ -65,7 +64,7 @@ static void number_text(mo_work *w, mo_jv v, const spec *s, char *text, size_t s
     } else {
         double real = fabs(mo_jv_number(v)) * (type == '%' ? 100 : 1);
         const char form[] = {'%', '.', '*', type == '%' || type == 'F' ? 'f' : type == 'r' ? 'g' : type, 0};
-        if (real > 1e150 && form[3] == 'f') { /* would not fit */
+        if (real > 1e150 && form[3] == 'f') { /* too long for the buffer */
             mo_float_text(real, plain);
         } else {
             snprintf(plain, sizeof plain - 8, form, precision, real); /* NOLINT: one of e f g E G */
@@ -154,7 +153,7 @@ static void put_percent(mo_jrun *r, mo_jbuffer *out, mo_jv v, const spec *s)
     }
 }
 
-/* The next argument: of a dict the one named, otherwise one after the other. */
+/* The next argument: by name in a dict, otherwise in order. */
 static mo_jv argument(mo_jrun *r, mo_jv arguments, const mo_jstring *name, uint32_t *next)
 {
     if (name) {
@@ -219,8 +218,8 @@ mo_jv mo_format_percent(mo_jrun *r, mo_jstring format, mo_jv arguments)
         put_percent(r, out, argument(r, arguments, named, &next), &s);
     }
     const bool many = arguments.kind == MO_J_LIST && arguments.as.list->shape == MO_SHAPE_TUPLE;
-    const bool one =
-        arguments.kind != MO_J_LIST && arguments.kind != MO_J_DICT; /* those may be left unused */
+    /* these may have unused arguments */
+    const bool one = arguments.kind != MO_J_LIST && arguments.kind != MO_J_DICT;
     if ((many && next < arguments.as.list->count) || (one && next == 0)) {
         mo_work_fail(r->w, MO_EINVAL, "not all arguments converted during string formatting");
     }

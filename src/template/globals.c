@@ -11,7 +11,7 @@ static mo_jv g_raise_exception(MO_JPARAMETERS)
     mo_work_raise(r->w, mo_jstring_data(text), text.length);
 }
 
-enum { RANGE_MOST = 100000 }; /* of jinja2's sandbox */
+enum { RANGE_MOST = 100000 }; /* jinja2's sandbox has the same limit */
 
 static mo_jv g_range(MO_JPARAMETERS)
 {
@@ -39,7 +39,7 @@ static mo_jv g_range(MO_JPARAMETERS)
     return mo_jv_list(list);
 }
 
-/* dict(...) and namespace(...): of a mapping, or of pairs, and of names. */
+/* dict(...) and namespace(...): from a mapping or pairs, and from keyword arguments. */
 static mo_jdict *dict_from(mo_jrun *r, const mo_jargs *all)
 {
     mo_jdict *dict = mo_jdict_new(r->w, 0);
@@ -99,7 +99,7 @@ static mo_jv g_strftime_now(MO_JPARAMETERS)
     return mo_jv_string(mo_clock_text(r->w, r->clock, format));
 }
 
-/* ---- joiner: nothing the first time, then its separator ---- */
+/* ---- joiner: empty the first time, then its separator ---- */
 
 static mo_jv join_next(MO_JPARAMETERS)
 {

@@ -1,23 +1,23 @@
-/* JSON: into values and out of them, as Python's json module does it. Its own reader, because contexts hold integers of any
- * size and NUL characters, every byte must be remembered as input, and memory is the work's. */
+/* JSON: parsing and writing, as Python's json module does. Not jansson, because integers have any size,
+   strings may contain NUL, each byte is marked as input or not, and the memory belongs to the work. */
 #ifndef MO_TEMPLATE_JSON_H
 #define MO_TEMPLATE_JSON_H
 
 #include "template/value.h"
 
-/* Of a key that comes twice the last value counts. Lone surrogates become U+FFFD. Strings are marked as input or not. The
- * work ends for what is no JSON; `what` names it. */
+/* If a key is repeated the last value counts. Lone surrogates become U+FFFD. Strings are marked as input or
+   not. Invalid JSON fails the work; the error names `what`. */
 mo_jv mo_json_read(mo_work *w, const char *json, size_t length, bool input, const char *what);
 
-/* The same for what may be none. False: it is not. */
+/* The same for text that may not be JSON. False: it is not. */
 bool mo_json_try(mo_work *w, const char *json, size_t length, bool input, mo_jv *out);
 
 typedef struct mo_json_style {
-    int64_t indent;         /* below 0: all in one line */
+    int64_t indent;         /* negative: all on one line */
     mo_jstring indent_text; /* used instead when its length is not 0 */
-    bool ascii;             /* \uXXXX for what is not ASCII */
+    bool ascii;             /* write non-ASCII characters as \uXXXX */
     bool sorted;
-    bool separated; /* the separators were given; otherwise an indented list has no blanks behind commas */
+    bool separated;       /* separators were given; otherwise an indented list has no blanks after commas */
     mo_jstring item, key; /* separators: ", " and ": " */
 } mo_json_style;
 

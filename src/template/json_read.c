@@ -82,7 +82,7 @@ static void read_escape(reader *r, mo_jbuffer *out)
 static mo_jstring read_string(reader *r)
 {
     const size_t begin = ++r->at;
-    mo_jbuffer *out = NULL; /* made at the first escape */
+    mo_jbuffer *out = NULL; /* created at the first escape */
     size_t kept = begin;
     for (;;) {
         const int c = next(r);
@@ -158,7 +158,7 @@ static mo_jv read_number(reader *r)
     if (real) {
         return mo_jv_real(mo_float_read(c));
     }
-    if (text.length > 18) { /* perhaps beyond 64 bits */
+    if (text.length > 18) { /* may exceed 64 bits */
         int64_t value = 0;
         bool over = false;
         for (const char *p = c + (*c == '-'); *p && !over; p++) {

@@ -4,7 +4,6 @@
 
 #include "template/json.h"
 #include "template/print.h"
-#include "template/unicode.h"
 
 mo_json_style mo_json_style_default(mo_work *w)
 {
@@ -72,7 +71,7 @@ static void new_line(writer *o, int depth)
 
 static void write_value(writer *o, mo_jv v, int depth);
 
-/* Keys are texts: numbers, truths and none as JSON writes them. */
+/* Keys are strings. Numbers, booleans and none are written as in JSON. */
 static void write_key(writer *o, mo_jv key)
 {
     if (key.kind == MO_J_STRING) {

@@ -10,7 +10,7 @@ typedef struct lexer {
     const char *text;
     size_t at, length;
     int line;
-    bool line_starts; /* what was read last ended with a newline, or nothing was */
+    bool line_starts; /* at the beginning of the text or after a newline */
     mo_jtoken *items;
     size_t count, capacity;
 } lexer;
@@ -38,7 +38,7 @@ static bool looking_at(const lexer *l, size_t at, const char *text)
     return l->length - at >= n && memcmp(l->text + at, text, n) == 0;
 }
 
-/* Moves to `to`, counting lines. */
+/* Moves to `to` and counts lines. */
 static void move(lexer *l, size_t to)
 {
     for (; l->at < to; l->at++) {
@@ -51,9 +51,9 @@ static bool is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* ---- Between tags ---- */
+/* ---- Text between tags ---- */
 
-/* The place of the next {{, {% or {#. */
+/* The position of the next {{, {% or {#. */
 static size_t find_tag(const lexer *l)
 {
     for (size_t at = l->at; at + 1 < l->length; at++) {
@@ -64,7 +64,7 @@ static size_t find_tag(const lexer *l)
     return l->length;
 }
 
-/* The text up to a tag at `end`, whose sign is behind its two characters. */
+/* Emits the text before a tag that begins at `end`, with the tag's sign after its two characters. */
 static void put_data(lexer *l, size_t end, bool print, size_t sign)
 {
     size_t last = end;
@@ -84,12 +84,12 @@ static void put_data(lexer *l, size_t end, bool print, size_t sign)
         add(l, MO_JT_DATA)->value = mo_jv_string(mo_jstring_new(l->w, l->text + l->at, last - l->at, false));
     }
     if (end > l->at) {
-        l->line_starts = false; /* the tag follows */
+        l->line_starts = false; /* a tag follows */
     }
     move(l, end);
 }
 
-/* Behind a tag's end: with a minus all white space goes, otherwise one newline where it is a block. `plus` keeps that. */
+/* After a tag: a minus removes all white space; after a block without a plus one newline is removed. */
 static void after_tag(lexer *l, bool minus, bool plus, bool print)
 {
     size_t at = l->at;
@@ -136,7 +136,7 @@ static uint32_t hex_digits(lexer *l, size_t *at, size_t end, int count)
     return code;
 }
 
-/* One escape of Python's; *at is behind the backslash. */
+/* Reads a Python escape; *at is after the backslash. */
 static void put_escape(lexer *l, mo_jbuffer *out, size_t *at, size_t end)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -147,7 +147,7 @@ static void put_escape(lexer *l, mo_jbuffer *out, size_t *at, size_t end)
     } else if (c == 'x' || c == 'u' || c == 'U') {
         uint32_t code = hex_digits(l, at, end, c == 'x' ? 2 : c == 'u' ? 4 : 8);
         if (code >= 0xD800 && code <= 0xDBFF && end - *at >= 6 && l->text[*at] == '\\' &&
-            l->text[*at + 1] == 'u') { /* a pair of surrogates */
+            l->text[*at + 1] == 'u') { /* a surrogate pair */
             size_t next = *at + 2;
             const uint32_t low = hex_digits(l, &next, end, 4);
             if (low >= 0xDC00 && low <= 0xDFFF) {
@@ -162,7 +162,7 @@ static void put_escape(lexer *l, mo_jbuffer *out, size_t *at, size_t end)
             code = code * 8 + (uint32_t)(l->text[*at] - '0');
         }
         mo_jbuffer_add_code(l->w, out, code, false);
-    } else if (c != '\n') { /* an unknown escape stays; an escaped newline is nothing */
+    } else if (c != '\n') { /* an unknown escape is kept, an escaped newline is removed */
         mo_jbuffer_add(l->w, out, "\\", 1, false);
         (*at)--;
         const size_t bytes = mo_utf8_length((const uint8_t *)l->text + *at, l->length - *at);
@@ -250,7 +250,7 @@ static void put_number(lexer *l)
     }
     size_t end = skip_digits(l, l->at);
     bool real = false;
-    const bool after_dot = l->at > 0 && l->text[l->at - 1] == '.'; /* of a.0.1 */
+    const bool after_dot = l->at > 0 && l->text[l->at - 1] == '.'; /* in a.0.1 */
     if (!after_dot && end + 1 < l->length && l->text[end] == '.' && is_digit(l->text[end + 1])) {
         real = true;
         end = skip_digits(l, end + 1);
@@ -318,7 +318,7 @@ static void put_operator(lexer *l)
     wrong(l, "unexpected character in an expression");
 }
 
-/* Everything up to the tag's end. Braces that are open hide an end: }} may close two dicts. */
+/* Reads up to the end of the tag. Open braces hide an end: }} may close two dicts. */
 static void read_tag(lexer *l, bool print)
 {
     const char *end = print ? "}}" : "%}";
@@ -359,7 +359,7 @@ static void read_tag(lexer *l, bool print)
 
 /* ---- raw ---- */
 
-/* The end of a tag of one word, such as {%- endraw -%}, at `at`; 0: it is none. */
+/* The end of a one-word tag at `at`, such as {%- endraw -%}. 0: there is none. */
 static size_t word_tag(const lexer *l, size_t at, const char *word, char *sign)
 {
     at += 2;
@@ -387,7 +387,7 @@ static bool read_raw(lexer *l)
         return false;
     }
     move(l, body);
-    after_tag(l, sign == '-', true, false); /* a newline behind {% raw %} stays */
+    after_tag(l, sign == '-', true, false); /* a newline after {% raw %} is kept */
     for (size_t at = l->at; at + 1 < l->length; at++) {
         const size_t end = looking_at(l, at, "{%") ? word_tag(l, at, "endraw", &sign) : 0;
         if (end) {
@@ -400,9 +400,9 @@ static bool read_raw(lexer *l)
     wrong(l, "{% raw %} is not closed by {% endraw %}");
 }
 
-/* ---- */
+/* ---- Preparing the text ---- */
 
-/* All kinds of line ends become one, and the last newline goes. */
+/* Converts all line ends to \n and removes the last newline. */
 static void clean(lexer *l, const char *text, size_t length)
 {
     char *clean = mo_work_alloc(l->w, length + 1);

@@ -1,5 +1,4 @@
-/* Lexer: a template's text as tokens, with white space taken away as trim_blocks, lstrip_blocks and the signs in the tags
- * say. */
+/* Lexer: splits a template into tokens. Removes white space as trim_blocks, lstrip_blocks and signs say. */
 #ifndef MO_TEMPLATE_LEXER_H
 #define MO_TEMPLATE_LEXER_H
 
@@ -21,16 +20,16 @@ typedef enum mo_jtoken_kind {
 typedef struct mo_jtoken {
     mo_jtoken_kind kind;
     int line;
-    mo_jv value;   /* of a string (also of data and names) or number */
-    char text[16]; /* of an operator: itself; of a name: its beginning, enough for keywords */
+    mo_jv value;   /* of strings (also data and names) and numbers */
+    char text[16]; /* the operator, or the beginning of a name, enough for keywords */
 } mo_jtoken;
 
 typedef struct mo_jtokens {
     mo_jtoken *items;
-    size_t count; /* the last is MO_JT_END */
+    size_t count; /* the last token is MO_JT_END */
 } mo_jtokens;
 
-/* The text must be valid UTF-8. The work ends where it is no template. */
+/* The text must be valid UTF-8. Invalid templates fail the work. */
 mo_jtokens mo_lexer_run(mo_work *w, const char *text, size_t length);
 
 #endif

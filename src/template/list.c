@@ -44,7 +44,7 @@ mo_jlist *mo_jlist_part(mo_work *w, const mo_jlist *list, size_t from, size_t co
     mo_jlist *part = mo_jlist_new(w, list->shape, 0);
     part->items = list->items ? list->items + from : NULL;
     part->count = (uint32_t)count;
-    part->capacity = 0; /* growing moves it away */
+    part->capacity = 0; /* the next append copies the items */
     return part;
 }
 
@@ -58,7 +58,7 @@ typedef struct sorted {
     mo_jv key, item;
 } sorted;
 
-/* Merges runs of `width` of `from` two by two into `to`. */
+/* Merges pairs of sorted runs of `width` items from `from` into `to`. */
 static void merge(mo_work *w, const sorted *from, sorted *to, size_t count, size_t width, bool reverse)
 {
     for (size_t at = 0; at < count; at += 2 * width) {
@@ -66,7 +66,7 @@ static void merge(mo_work *w, const sorted *from, sorted *to, size_t count, size
         const size_t end = at + 2 * width < count ? at + 2 * width : count;
         for (size_t a = at, b = middle, k = at; k < end; k++) {
             bool second = a == middle;
-            if (!second && b < end) { /* equal ones stay in their order, also when it is reversed */
+            if (!second && b < end) { /* equal items keep their order, also with `reverse` */
                 const int order = mo_jv_order(w, from[b].key, from[a].key, "<");
                 second = reverse ? order > 0 : order < 0;
             }

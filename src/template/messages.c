@@ -6,13 +6,12 @@
 
 /* ---- Contents ---- */
 
-/* Does the part stand for a picture? */
 static bool is_mark(mo_work *w, mo_jv text)
 {
     return mo_jstring_is(text.as.string, MO_IMAGE_MARK) && !mo_jstring_is_input(w, text.as.string);
 }
 
-/* Texts with a newline between them, but not beside a picture. */
+/* Joins texts with newlines, except next to a picture. */
 static mo_jv joined(mo_work *w, const mo_jlist *parts, size_t number)
 {
     mo_jbuffer *out = mo_jbuffer_new(w, 0);
@@ -87,9 +86,9 @@ static void fit_content(mo_work *w, mo_jdict *message, const mo_message_needs *n
     }
 }
 
-/* ---- Thoughts ---- */
+/* ---- Reasoning ---- */
 
-/* They have three names. */
+/* Reasoning has three names. */
 static void fit_thought(mo_work *w, mo_jdict *message, const mo_message_needs *needs, mo_message_facts *facts)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
@@ -113,7 +112,7 @@ static void fit_thought(mo_work *w, mo_jdict *message, const mo_message_needs *n
 
 /* ---- Tool calls ---- */
 
-/* Is the text an object of JSON? Then it is read. */
+/* If the text is a JSON object, parses it. */
 static bool read_object(mo_work *w, mo_jstring text, mo_jv *out)
 {
     const mo_jstring bare = mo_jstring_trim(w, text, NULL, MO_TRIM_LEFT | MO_TRIM_RIGHT);
@@ -124,7 +123,8 @@ static bool read_object(mo_work *w, mo_jstring text, mo_jv *out)
     return mo_jstring_data(bare)[0] == '{' && mo_json_try(w, mo_jstring_data(bare), bare.length, true, out);
 }
 
-/* Broken or odd ones that a client sends back: a template that goes through them gets an object with all of it. */
+/* Wraps invalid arguments that a client sends back, because templates iterate over them: an object that
+   contains all of the text. */
 static void wrap_arguments(mo_work *w, mo_jv *arguments)
 {
     mo_jdict *only = mo_jdict_new(w, 1);
@@ -157,7 +157,7 @@ static void fit_calls(mo_work *w, mo_jdict *message, const mo_message_needs *nee
 {
     const mo_jv *calls = mo_jdict_find(message, "tool_calls");
     if (calls && (calls->kind == MO_J_NONE || (calls->kind == MO_J_LIST && calls->as.list->count == 0))) {
-        mo_jdict_remove(w, message, mo_jv_text(w, "tool_calls")); /* some templates ask whether it is there */
+        mo_jdict_remove(w, message, mo_jv_text(w, "tool_calls")); /* some templates test whether it exists */
         return;
     }
     for (uint32_t i = 0; calls && calls->kind == MO_J_LIST && i < calls->as.list->count; i++) {
@@ -181,7 +181,7 @@ static bool has_role(const mo_jdict *message, const char *role)
     return v && v->kind == MO_J_STRING && mo_jstring_is(v->as.string, role);
 }
 
-/* Before the text of a message, with an empty line between. */
+/* Inserts text before a message's text, with an empty line between. */
 static void put_before(mo_work *w, mo_jdict *message, mo_jv text)
 {
     mo_jv *content = mo_jdict_find(message, "content");
@@ -202,7 +202,7 @@ static void put_before(mo_work *w, mo_jdict *message, mo_jv text)
     }
 }
 
-/* System messages become the beginning of the user message after them, or one of their own. */
+/* Moves system messages to the beginning of the next user message, or makes one. */
 static void merge_system(mo_work *w, mo_jlist *messages)
 {
     mo_jlist *kept = mo_jlist_new(w, MO_SHAPE_LIST, messages->count);

@@ -1,4 +1,4 @@
-/* Methods of lists, dicts and loops. Lists and dicts can be changed: what the template is given is its own copy. */
+/* Methods of lists, dicts and loops. Lists and dicts may change: a template works on its own copy. */
 #include "template/run.h"
 
 /* ---- Lists ---- */
@@ -12,7 +12,7 @@ static mo_jv m_append(MO_JPARAMETERS)
 static mo_jv m_extend(MO_JPARAMETERS)
 {
     const mo_jlist *more = mo_jv_iterate(r->w, a[0]);
-    const uint32_t count = more->count; /* it may be the list itself */
+    const uint32_t count = more->count; /* `more` may be the list itself */
     for (uint32_t i = 0; i < count; i++) {
         mo_jlist_add(r->w, self.as.list, more->items[i]);
     }
@@ -111,7 +111,7 @@ static mo_jv m_sort(MO_JPARAMETERS)
 static mo_jv m_list_clear(MO_JPARAMETERS)
 {
     self.as.list->count = 0;
-    self.as.list->capacity = 0; /* the items may be another list's too */
+    self.as.list->capacity = 0; /* another list may share the items */
     return MO_JV_NONE;
 }
 

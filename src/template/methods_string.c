@@ -8,7 +8,7 @@ static bool given(mo_jv v)
     return !mo_jv_is_absent(v) && v.kind != MO_J_NONE;
 }
 
-/* ---- Sides ---- */
+/* ---- Trimming ---- */
 
 static mo_jv strip(mo_jrun *r, mo_jv self, mo_jv chars, int sides)
 {
@@ -38,7 +38,7 @@ static bool has_side(mo_work *w, mo_jstring s, mo_jstring side, bool end)
            mo_jstring_equal(w, mo_jstring_part(s, end ? s.length - side.length : 0, side.length), side);
 }
 
-/* Of the text or, with bounds, of a part of it; `what` may be a tuple. */
+/* For the whole text, or for a range; `what` may be a tuple. */
 static mo_jv begins(mo_jrun *r, mo_jv self, const mo_jv *a, bool end)
 {
     mo_jstring s = self.as.string;
@@ -81,7 +81,7 @@ static mo_jv s_removesuffix(MO_JPARAMETERS)
     return has_side(r->w, s, side, true) ? mo_jv_string(mo_jstring_part(s, 0, s.length - side.length)) : self;
 }
 
-/* ---- Parts ---- */
+/* ---- Splitting ---- */
 
 static void add_part(mo_jrun *r, mo_jlist *list, mo_jstring s, size_t from, size_t to)
 {
@@ -97,7 +97,6 @@ static void reverse(mo_jlist *list)
     }
 }
 
-/* At runs of white space. */
 static mo_jlist *split_blanks(mo_jrun *r, mo_jstring s, int64_t most)
 {
     mo_jlist *list = mo_jlist_new(r->w, MO_SHAPE_LIST, 0);
@@ -231,9 +230,9 @@ static mo_jv s_join(MO_JPARAMETERS)
     return mo_jv_string(mo_text_join(r->w, self.as.string, list));
 }
 
-/* ---- Looking ---- */
+/* ---- Searching ---- */
 
-/* The index, in characters, of the first or last place within bounds; -1: none. */
+/* The index in characters of the first or last match within bounds. -1: none. */
 static int64_t find(mo_jrun *r, mo_jv self, const mo_jv *a, bool last)
 {
     const mo_jv absent = {.kind = MO_J_ABSENT};
@@ -296,7 +295,7 @@ static bool is_letter_or_digit(uint32_t code)
     return mo_code_is_letter(code) || mo_code_is_digit(code);
 }
 
-/* All characters are of a kind, and there is at least one (a letter, where `letters`). */
+/* Are all characters of this kind, and is there at least one (with `letters`: a letter)? */
 static mo_jv all_are(mo_work *w, mo_jstring s, kind_of kind, bool letters)
 {
     bool any = false, all = true;
@@ -323,7 +322,7 @@ ALL_ARE(isspace, mo_code_is_space, false)
 ALL_ARE(islower, is_cased_lower, true)
 ALL_ARE(isupper, is_cased_upper, true)
 
-/* ---- Changing ---- */
+/* ---- Case and padding ---- */
 
 #define CASE(name, to)                                                                                       \
     static mo_jv s_##name(MO_JPARAMETERS)                                                                    \

@@ -1,4 +1,4 @@
-/* Node: the tree that a template's text becomes. Constant once parsed. */
+/* Node: the syntax tree of a template. Constant after parsing. */
 #ifndef MO_TEMPLATE_NODE_H
 #define MO_TEMPLATE_NODE_H
 
@@ -34,7 +34,7 @@ typedef enum mo_jnode_kind {
     MO_NODE_SET,          /* target b = a */
     MO_NODE_SET_BLOCK,    /* target b = list, through the filters a (or NULL) */
     MO_NODE_MACRO,        /* value: name; parameters; list */
-    MO_NODE_CALL_BLOCK,   /* a: the call; parameters, list: what caller() is */
+    MO_NODE_CALL_BLOCK,   /* a: the call; parameters, list: the macro caller() */
     MO_NODE_FILTER_BLOCK, /* a: the filters; list */
     MO_NODE_WITH,         /* targets and values in pairs in others; list */
     MO_NODE_SCOPE,        /* list: generation */
@@ -81,7 +81,7 @@ struct mo_jnode {
     mo_jnode_kind kind;
     mo_jop op;
     int line, symbol;
-    bool recursive; /* a loop that can call itself */
+    bool recursive; /* a loop that can call itself: `recursive` */
     mo_jv value;
     mo_jnode *a, *b, *c;
     mo_jnodes list, others;

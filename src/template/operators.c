@@ -74,7 +74,7 @@ static mo_jv integer_operate(mo_jrun *r, mo_jop op, int64_t a, int64_t b)
     case MO_JOP_DIV: return float_operate(r, op, (double)a, (double)b);
     case MO_JOP_POW: return integer_power(r, a, b);
     default:
-        if (b == -1) { /* the quotient of the smallest number has no place */
+        if (b == -1) { /* the smallest number divided by -1 overflows */
             over = op == MO_JOP_FLOOR_DIV && __builtin_sub_overflow((int64_t)0, a, &result);
             break;
         }
@@ -176,7 +176,7 @@ mo_jv mo_negate(mo_jrun *r, mo_jv v)
     if (v.kind == MO_J_BIG) {
         const mo_jstring s = v.as.string;
         const bool minus = mo_jstring_data(s)[0] == '-';
-        if (mo_jstring_is(s, "9223372036854775808")) { /* its negative has a place */
+        if (mo_jstring_is(s, "9223372036854775808")) { /* only its negative fits 64 bits */
             return mo_jv_int(INT64_MIN);
         }
         return (mo_jv){.kind = MO_J_BIG,

@@ -17,7 +17,7 @@ const mo_jtoken *mo_parser_ahead(const mo_jparser *p)
 const mo_jtoken *mo_parser_next(mo_jparser *p)
 {
     const mo_jtoken *t = mo_parser_now(p);
-    p->at += p->at + 1 < p->tokens.count; /* the last one stays */
+    p->at += p->at + 1 < p->tokens.count; /* the last token is never passed */
     return t;
 }
 
@@ -124,7 +124,7 @@ int mo_parser_symbol(mo_jparser *p, mo_jstring name)
 
 void mo_jnodes_add(mo_work *w, mo_jnodes *list, mo_jnode *node)
 {
-    if ((list->count & (list->count - 1)) == 0) { /* capacity is the next power of two */
+    if ((list->count & (list->count - 1)) == 0) { /* the capacity is the next power of two */
         list->items = mo_work_larger(w, list->items, list->count, list->count ? 2 * (size_t)list->count : 1,
                                      sizeof(void *));
     }
@@ -135,7 +135,6 @@ void mo_jnodes_add(mo_work *w, mo_jnodes *list, mo_jnode *node)
 
 static mo_jnode *statement(mo_jparser *p);
 
-/* Are we at {% and one of these words? */
 static bool at_end_of(const mo_jparser *p, const char *const *ends)
 {
     const mo_jtoken *ahead = mo_parser_ahead(p);
@@ -150,11 +149,11 @@ static bool at_end_of(const mo_jparser *p, const char *const *ends)
     return false;
 }
 
-/* What stands until {% and one of the ends, which is left as the present name. No ends: the whole template. */
+/* Parses statements until {% and one of these words, then the current token. No words: the whole template. */
 static mo_jnodes body(mo_jparser *p, const char *const *ends)
 {
     mo_jnodes list = {0};
-    const int line = p->tokens.items[p->at > 0 ? p->at - 1 : 0].line; /* of the tag before */
+    const int line = p->tokens.items[p->at > 0 ? p->at - 1 : 0].line; /* line of the previous tag */
     mo_work_down(p->w);
     for (;;) {
         const mo_jtoken *t = mo_parser_now(p);
@@ -189,7 +188,7 @@ static mo_jnodes body(mo_jparser *p, const char *const *ends)
     return list;
 }
 
-/* The body of a block that ends with its own word. */
+/* Parses the body of a block with one end word. */
 static mo_jnodes body_until(mo_jparser *p, const char *end)
 {
     const char *const ends[] = {end, NULL};
@@ -199,7 +198,7 @@ static mo_jnodes body_until(mo_jparser *p, const char *end)
     return list;
 }
 
-/* Bodies that no `break` can leave. */
+/* The same; `break` cannot leave it. */
 static mo_jnodes closed_body(mo_jparser *p, const char *end)
 {
     const int loops = p->loops;
@@ -212,7 +211,7 @@ static mo_jnodes closed_body(mo_jparser *p, const char *end)
 static void if_statement(mo_jparser *p, mo_jnode *n)
 {
     static const char *const ends[] = {"endif", "elif", "else", NULL}, *const last[] = {"endif", NULL};
-    for (;;) { /* an elif is the only node of the branch before it */
+    for (;;) { /* an elif is the only node in the else branch of the previous condition */
         n->kind = MO_NODE_IF;
         n->a = mo_parse_tuple(p, true);
         block_end(p);

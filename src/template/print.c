@@ -44,7 +44,7 @@ void mo_float_text(double number, char text[MO_FLOAT_TEXT])
     }
     const char *p = form + (form[0] == '-');
     for (; *p != 'e'; p++) {
-        if (*p >= '0' && *p <= '9') { /* not the point, which locales write differently */
+        if (*p >= '0' && *p <= '9') { /* skips the point, which depends on the locale */
             digits[count++] = *p;
         }
     }

@@ -160,7 +160,7 @@ static mo_jv eval(mo_jrun *r, const mo_jnode *n)
     case MO_NODE_OR: a = mo_run_eval(r, n->a); return mo_jv_true(a) ? a : mo_run_eval(r, n->b);
     case MO_NODE_CONDITION: return condition_of(r, n);
     case MO_NODE_CONCAT: return concatenation_of(r, n);
-    default: return MO_JV_UNDEFINED; /* a statement is no expression */
+    default: return MO_JV_UNDEFINED; /* statements are not expressions */
     }
 }
 

@@ -23,7 +23,7 @@ mo_jstring mo_run_capture(mo_jrun *r, const mo_jnodes *body)
     return text;
 }
 
-/* The body in a scope of its own. */
+/* Runs the body in its own scope. */
 static mo_jstring capture_inside(mo_jrun *r, const mo_jnodes *body)
 {
     mo_jframe *outer = r->frame;
@@ -33,7 +33,7 @@ static mo_jstring capture_inside(mo_jrun *r, const mo_jnodes *body)
     return text;
 }
 
-/* ---- Assigning ---- */
+/* ---- Assignment ---- */
 
 static void assign(mo_jrun *r, const mo_jnode *target, mo_jv v);
 
@@ -68,7 +68,7 @@ static void assign(mo_jrun *r, const mo_jnode *target, mo_jv v)
 
 /* ---- Loops ---- */
 
-/* What the loop's own condition leaves. */
+/* The items that satisfy the loop's condition. */
 static mo_jlist *chosen(mo_jrun *r, const mo_jnode *n, mo_jlist *all)
 {
     mo_jlist *kept = mo_jlist_new(r->w, MO_SHAPE_LIST, 0);
@@ -108,7 +108,7 @@ static void rounds(mo_jrun *r, const mo_jnode *n, mo_jv over, int depth)
         assign(r, n->b, items->items[loop->at]);
         mo_run_body(r, &n->list);
     }
-    loop->at = items->count - 1; /* a kept reference sees its last round */
+    loop->at = items->count - 1; /* a reference to the loop object sees the last iteration */
     r->leave = MO_LEAVE_NOT;
     r->frame = outer;
 }
@@ -128,9 +128,9 @@ mo_jv mo_run_loop(mo_jrun *r, const mo_jnode *n, mo_jv over, mo_jframe *around, 
     return text;
 }
 
-/* ---- The others ---- */
+/* ---- Other statements ---- */
 
-/* Conditions one after the other: an elif is the only statement of the branch before it. */
+/* Evaluates conditions in order: an elif is the only statement in the else branch of the previous one. */
 static void choose(mo_jrun *r, const mo_jnode *n)
 {
     while (!mo_jv_true(mo_run_eval(r, n->a))) {
@@ -143,7 +143,7 @@ static void choose(mo_jrun *r, const mo_jnode *n)
     mo_run_body(r, &n->list);
 }
 
-/* A text through the filters of a block, the first of which has nothing before it. */
+/* Applies a block's filters to a text. The first filter has no operand. */
 static mo_jv filtered(mo_jrun *r, const mo_jnode *n, mo_jv text)
 {
     const mo_jv v = n->a ? filtered(r, n->a, text) : text;
@@ -173,7 +173,7 @@ static void call_with_body(mo_jrun *r, const mo_jnode *n)
 static void with(mo_jrun *r, const mo_jnode *n)
 {
     mo_jframe *outer = r->frame, *inner = mo_frame_enter(r, outer);
-    for (uint32_t i = 0; i + 1 < n->others.count; i += 2) { /* values are those around, not of each other */
+    for (uint32_t i = 0; i + 1 < n->others.count; i += 2) { /* values are evaluated in the outer scope */
         r->frame = outer;
         const mo_jv v = mo_run_eval(r, n->others.items[i + 1]);
         r->frame = inner;

@@ -37,7 +37,7 @@ static void grow(mo_work *w, mo_jbuffer *b, size_t more)
     b->capacity = (uint32_t)capacity;
 }
 
-/* From now on every byte has a mark of its own. */
+/* Gives each byte its own mark from now on. */
 static void mark_each(mo_work *w, mo_jbuffer *b)
 {
     if (!b->marks) {
@@ -70,7 +70,7 @@ void mo_jbuffer_add_string(mo_work *w, mo_jbuffer *b, mo_jstring s)
         return;
     }
     if (!s.buffer->marks) {
-        grow(w, b, s.length); /* may move the bytes of s, when it is a part of b */
+        grow(w, b, s.length); /* may move the bytes of s, if s is a part of b */
         mo_jbuffer_add(w, b, mo_jstring_data(s), s.length, s.buffer->input);
         return;
     }
@@ -130,15 +130,15 @@ const char *mo_jstring_text(mo_work *w, mo_jstring s)
     return text;
 }
 
-/* ---- What is known of long strings ---- */
+/* ---- Cached properties of long strings ---- */
 
-enum { LONG = 256, KNOWN = 64 }; /* bytes of a string that is worth a place; places, found by address */
+enum { LONG = 256, KNOWN = 64 }; /* minimum length of a cached string; entries, found by address */
 
 typedef struct known {
     const mo_jbuffer *buffer;
     uint32_t from, length;
     uint32_t characters; /* UINT32_MAX: not counted yet */
-    uint32_t index, at;  /* the character that was looked for last, and its byte */
+    uint32_t index, at;  /* the last character found, and its byte */
     bool hashed;
     uint64_t hash;
 } known;
@@ -147,7 +147,7 @@ struct mo_jknown {
     known all[KNOWN];
 };
 
-/* The place of a string; NULL for a short one. What is in a view never changes, so that what was found out stays true. */
+/* The cache entry of a string. NULL: too short. The bytes of a view never change, so entries stay valid. */
 static known *known_of(mo_work *w, mo_jstring s)
 {
     if (s.length < LONG) {
@@ -228,7 +228,7 @@ size_t mo_jstring_characters(mo_work *w, mo_jstring s)
     return count;
 }
 
-/* From the character `index`, which begins at byte `at`, to the character `wanted`, which is there. */
+/* Goes from the character `index` at byte `at` to the character `wanted`, which exists. */
 static size_t walk(mo_jstring s, size_t index, size_t at, size_t wanted)
 {
     const char *data = mo_jstring_data(s);
@@ -254,7 +254,7 @@ size_t mo_jstring_offset(mo_work *w, mo_jstring s, size_t index)
     if (index >= count) {
         return s.length;
     }
-    if (count == s.length) { /* a byte each */
+    if (count == s.length) { /* one byte each */
         return index;
     }
     size_t from = 0, at = 0;
@@ -301,7 +301,7 @@ int64_t mo_jstring_find_last(mo_work *w, mo_jstring s, mo_jstring what, size_t t
     if (what.length == 0 || what.length > to) {
         return what.length == 0 ? (int64_t)to : -1;
     }
-    for (size_t end = to - what.length + 1;;) { /* where it may begin, and where it is not */
+    for (size_t end = to - what.length + 1;;) { /* candidate positions, from the last to the first */
         const char *p = memrchr(data, mo_jstring_data(what)[0], end);
         mo_work_spend(w, 1 + (end - (p ? (size_t)(p - data) : 0) + what.length) / 64);
         if (!p || memcmp(p, mo_jstring_data(what), what.length) == 0) {

@@ -10,7 +10,6 @@ static mo_jv json_text(mo_work *w, mo_jv v)
     return mo_jv_string(mo_jbuffer_view(out));
 }
 
-/* The function that a tool or a call is about. */
 static mo_jv function_of(mo_jv v)
 {
     const mo_jv *function = v.kind == MO_J_DICT ? mo_jdict_find(v.as.dict, "function") : NULL;
@@ -40,9 +39,9 @@ static void show_tools(mo_work *w, mo_jlist *messages, const mo_jlist *tools)
     mo_jdict_set_text(w, messages->items[0].as.dict, "tools", json_text(w, mo_jv_list(functions)));
 }
 
-/* ---- Calls and their results ---- */
+/* ---- Calls and results ---- */
 
-/* Behind the text of the message, between the marks of the model's vocabulary. */
+/* Appends the calls to the text of the message, between the marks of the model's vocabulary. */
 static void write_calls(mo_work *w, mo_jdict *message, const mo_jlist *calls)
 {
     const mo_jv *content = mo_jdict_find(message, "content");
@@ -80,8 +79,7 @@ void mo_system_tools_fit(mo_work *w, mo_jlist *messages, const mo_jlist *tools)
             write_calls(w, message, calls->as.list);
             mo_jdict_remove(w, message, mo_jv_text(w, "tool_calls"));
         }
-        if (mo_jstring_is(role->as.string,
-                          "tool")) { /* whose name the template makes a mark: that of the tools */
+        if (mo_jstring_is(role->as.string, "tool")) { /* the template makes a token of its name */
             *role = mo_jv_text(w, "tool_response");
         }
     }

@@ -18,9 +18,9 @@ static const mo_template_options defaults = {.size = sizeof(mo_template_options)
 
 enum {
     STEPS = 100 * 1000 * 1000, /* a few seconds */
-    BYTES = 256 << 20,         /* and this many times the context: */
+    BYTES = 256 << 20,         /* plus this many times the size of the context: */
     BYTES_PER_BYTE = 32,
-    TEMPLATE_MOST = 16 << 20, /* bytes of a template's text */
+    TEMPLATE_MOST = 16 << 20, /* maximum bytes of a template */
 };
 
 void mo_template_options_init(mo_template_options *options, size_t size)
@@ -110,7 +110,7 @@ static bool read_clock(const char *text, struct tm *out)
                        .tm_hour = hour,
                        .tm_min = minute,
                        .tm_sec = second};
-    (void)timegm(out); /* the day of the week and of the year; 31 February becomes a day of March */
+    (void)timegm(out); /* sets the day of the week and of the year; turns 31 February into a day of March */
     return out->tm_mday == day;
 }
 
@@ -123,7 +123,7 @@ static mo_status set_clock(const char *text, struct tm *tm, const struct tm **cl
         return mo_fail(err, MO_EINVAL,
                        "`date` \"%.40s\" is not a date such as 2026-01-15 or 2026-01-15T10:20:30", text);
     }
-    tm->tm_zone = ""; /* a time without a zone, as Python's now() */
+    tm->tm_zone = ""; /* without a time zone, as Python's now() */
     *clock = text && !*text ? NULL : tm;
     return MO_OK;
 }

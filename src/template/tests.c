@@ -1,4 +1,4 @@
-/* Tests: what follows `is`. */
+/* Tests: the names after `is`. */
 #include "template/print.h"
 #include "template/run.h"
 #include "template/texts.h"
@@ -33,7 +33,7 @@ static bool has_case(mo_jrun *r, mo_jv v, mo_jcase which)
            !mo_jstring_equal(r->w, s, mo_text_case(r->w, s, other));
 }
 
-/* The very same, not only equal. */
+/* Identical, not only equal. */
 static bool is_same(mo_jrun *r, mo_jv a, mo_jv b)
 {
     if (a.kind != b.kind) {
@@ -55,7 +55,7 @@ TEST(float, self.kind == MO_J_FLOAT)
 TEST(number, mo_jv_is_number(self) || self.kind == MO_J_BIG)
 TEST(string, self.kind == MO_J_STRING)
 TEST(mapping, self.kind == MO_J_DICT)
-/* Undefined can be gone through, and has a length, as in jinja2. */
+/* As in jinja2, undefined can be iterated and has a length. */
 TEST(iterable, self.kind == MO_J_STRING || self.kind == MO_J_LIST || self.kind == MO_J_DICT ||
                    self.kind == MO_J_UNDEFINED)
 TEST(sequence, self.kind == MO_J_STRING || self.kind == MO_J_DICT || self.kind == MO_J_UNDEFINED ||

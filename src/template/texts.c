@@ -21,7 +21,7 @@ mo_jstring mo_text_case(mo_work *w, mo_jstring s, mo_jcase to)
     for (size_t at = 0, bytes; at < s.length; at += bytes) {
         const uint32_t code = mo_jstring_code(s, at, &bytes);
         if (code == 0xDF &&
-            (to == MO_CASE_UPPER || (first && to >= MO_CASE_TITLE))) { /* the one that becomes two */
+            (to == MO_CASE_UPPER || (first && to >= MO_CASE_TITLE))) { /* becomes two characters */
             mo_jbuffer_add(w, out, to == MO_CASE_TITLE || to == MO_CASE_CAPITAL ? "Ss" : "SS", 2, input);
         } else {
             mo_jbuffer_add_code(w, out, to_case(code, to, first), input);
@@ -37,7 +37,7 @@ mo_jstring mo_text_replace(mo_work *w, mo_jstring s, mo_jstring old, mo_jstring 
     size_t at = 0;
     while (count != 0) {
         size_t found;
-        if (old.length == 0) { /* before every character and at the end */
+        if (old.length == 0) { /* inserts before every character and at the end */
             mo_jbuffer_add_string(w, out, new);
             if (at >= s.length) {
                 return mo_jbuffer_view(out);

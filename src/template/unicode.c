@@ -12,7 +12,7 @@ bool mo_code_is_space(uint32_t code)
 bool mo_code_is_printable(uint32_t code)
 {
     switch (utf8proc_category((utf8proc_int32_t)code)) {
-    case UTF8PROC_CATEGORY_CN: /* not what will never be a character */
+    case UTF8PROC_CATEGORY_CN: /* except code points that will never be characters */
         return code != 0x2065 && (code < 0xFFF0 || code > 0xFFFF) && (code < 0xE0000 || code > 0xE007F) &&
                code < 0xF0000;
     case UTF8PROC_CATEGORY_CC:
@@ -49,5 +49,6 @@ uint32_t mo_code_lower(uint32_t code)
 
 uint32_t mo_code_upper(uint32_t code)
 {
-    return code == 0xDF ? code : (uint32_t)utf8proc_toupper((utf8proc_int32_t)code); /* it becomes two */
+    /* becomes two characters */
+    return code == 0xDF ? code : (uint32_t)utf8proc_toupper((utf8proc_int32_t)code);
 }

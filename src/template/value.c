@@ -109,10 +109,10 @@ static int order_numbers(mo_jv a, mo_jv b)
         return x < y ? -1 : x > y;
     }
     const double x = mo_jv_number(a), y = mo_jv_number(b);
-    return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; /* 2: one is not a number */
+    return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; /* 2: NaN */
 }
 
-/* Tuples and lists differ, as in Python; what only looks like a list is compared with lists. */
+/* As in Python, tuples and lists differ. Other shapes are compared as lists. */
 static bool same_shape(const mo_jlist *a, const mo_jlist *b)
 {
     return (a->shape == MO_SHAPE_TUPLE) == (b->shape == MO_SHAPE_TUPLE);
@@ -168,7 +168,7 @@ bool mo_jv_equal(mo_work *w, mo_jv a, mo_jv b)
     }
 }
 
-/* Both decimal texts without needless zeros. */
+/* Both are decimal texts without leading zeros. */
 static int order_big(mo_work *w, mo_jv a, mo_jv b)
 {
     const bool minus_a = mo_jstring_data(a.as.string)[0] == '-',

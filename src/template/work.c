@@ -8,7 +8,7 @@
 #include "base/interrupt.h"
 #include "base/status.h"
 
-/* Found once for each thread: of the first one of a process that takes reading a file. */
+/* Computed once for each thread; for a process's first thread it reads a file. */
 static uintptr_t find_stack_end(void)
 {
     static _Thread_local uintptr_t known;

@@ -1,8 +1,8 @@
 /* Bpe: merges as pairs of symbols.
- *
- * A symbol is a token's id, or a number past the vocabulary for a text that occurs only in merges; so
- * merging compares numbers and no text. A byte-level vocabulary is kept in bytes, not in the alphabet
- * that its file is written in. */
+
+   A symbol is a token's id, or, for a text that occurs only in merges, a number past the vocabulary. So
+   merging compares numbers, not text. A byte-level vocabulary is stored as bytes, not in the alphabet of its
+   file. */
 #include "text/bpe.h"
 
 #include <stdatomic.h>
@@ -17,10 +17,10 @@
 #include "text/merge.h"
 #include "text/split.h"
 
-/* Longest piece that is looked up whole before merging. */
+/* Pieces up to this length are looked up whole before they are merged. */
 enum { WHOLE = 64 };
 
-/* What is known of a token: whether merging its own bytes gives it back. */
+/* Whether merging a token's own bytes gives the token. */
 enum { REACH_UNKNOWN, REACH_YES, REACH_NO };
 
 typedef struct rule {
@@ -32,14 +32,14 @@ struct mo_bpe {
     const mo_vocab *vocab;
     mo_split *split; /* NULL for gemma4 */
     bool ignores_merges;
-    bool words_apart; /* gemma4: no merge crosses from a word into the space after it */
+    bool words_apart; /* gemma4: no merge crosses from a word into the following space */
 
     rule *rules;
     size_t rule_mask;
     uint32_t byte_symbols[256];
-    mo_lookup extra; /* texts past the vocabulary, kept by `arena` */
+    mo_lookup extra; /* texts past the vocabulary, owned by `arena` */
     mo_arena *arena;
-    uint32_t symbols;         /* the vocabulary's and the extra ones */
+    uint32_t symbols;         /* number of symbols, including the extra ones */
     _Atomic uint8_t *reached; /* per token */
 };
 
@@ -77,7 +77,7 @@ static mo_pair pair_of(const void *rules, const uint8_t *text, const mo_symbol *
     return (mo_pair){MO_SYMBOL_NONE, MO_SYMBOL_NONE};
 }
 
-/* The first of two equal merges counts. */
+/* If a merge is listed twice, the first one counts. */
 static void put_rule(mo_bpe *b, rule r)
 {
     size_t at = rule_cell(b, r.left, r.right);
@@ -90,7 +90,7 @@ static void put_rule(mo_bpe *b, rule r)
     b->rules[at] = r;
 }
 
-/* The symbol of a text, made up when the vocabulary has none. MO_SYMBOL_NONE when out of memory. */
+/* The symbol of a text. A new one if the vocabulary does not have it. MO_SYMBOL_NONE when out of memory. */
 static uint32_t symbol_of(mo_bpe *b, const uint8_t *text, size_t length)
 {
     uint32_t id = mo_lookup_get(&b->vocab->plain, text, length);
@@ -114,7 +114,7 @@ static bool is_space_mark(const uint8_t *p, size_t n)
     return n >= 3 && !memcmp(p, space_mark, 3);
 }
 
-/* Whether a space mark follows something else in the text. */
+/* Does a space mark follow another character in the text? */
 static bool crosses_words(const uint8_t *text, size_t length)
 {
     for (size_t i = 1; i < length; i++) {
@@ -125,7 +125,7 @@ static bool crosses_words(const uint8_t *text, size_t length)
     return false;
 }
 
-/* One merge "left right". A merge in characters that cannot occur is passed over. */
+/* Reads one merge "left right". Merges with characters that cannot occur are skipped. */
 static mo_status read_merge(mo_bpe *b, mo_text text, uint32_t rank, uint8_t *buffer, mo_error *err)
 {
     const uint8_t *line = (const uint8_t *)text.data;
@@ -199,7 +199,7 @@ static mo_status read_merges(mo_bpe *b, const mo_gguf *g, mo_error *err)
     return s;
 }
 
-/* ---- Making ---- */
+/* ---- Creating ---- */
 
 static mo_status fill(mo_bpe *b, const mo_gguf *g, mo_error *err)
 {
@@ -284,10 +284,10 @@ typedef struct encoding {
     const mo_bpe *bpe;
     mo_bpe_scratch *scratch;
     mo_ids *ids;
-    size_t before; /* ids before the piece */
+    size_t before; /* number of ids before the piece */
 } encoding;
 
-/* Symbols that are no tokens fall back to their bytes; a byte without a token is dropped. */
+/* Symbols that are not tokens become the tokens of their bytes. A byte without a token is dropped. */
 static mo_status emit(void *user, const uint8_t *piece, const mo_symbol *symbols, size_t count, mo_error *err)
 {
     const encoding *e = user;
@@ -322,7 +322,7 @@ static mo_symbol first_character(const void *rules, const uint8_t *text, size_t 
 {
     const mo_bpe *b = rules;
     const size_t n = mo_utf8_length(text + at, length - at);
-    uint32_t id = MO_SYMBOL_NONE; /* of a stray byte: it merges with nothing */
+    uint32_t id = MO_SYMBOL_NONE; /* for a stray byte, which merges with nothing */
     if (n > 0) {
         id = mo_lookup_get(&b->vocab->plain, text + at, n);
         id = id == MO_LOOKUP_NONE ? mo_lookup_get(&b->extra, text + at, n) : id;
@@ -330,8 +330,8 @@ static mo_symbol first_character(const void *rules, const uint8_t *text, size_t 
     return (mo_symbol){id, (uint32_t)at, n ? (uint32_t)n : 1};
 }
 
-/* Most pieces are tokens as a whole, but not every token is what merging its bytes gives: the first time
- * a token is met, merging tells, and the answer is kept. */
+/* Most pieces are tokens as a whole. But merging a token's bytes does not give every token, so this is tested
+   when a token first occurs, and the result is stored. */
 static mo_status encode_piece(void *user, const uint8_t *piece, size_t length, mo_error *err)
 {
     encoding *e = user;
@@ -383,7 +383,7 @@ static bool escape(mo_bpe_scratch *scratch, const uint8_t *text, size_t length, 
     return true;
 }
 
-/* A run of newlines: one token when there is one for all of them. */
+/* A run of newlines becomes one token if the vocabulary has it. */
 static mo_status encode_newlines(encoding *e, const uint8_t *text, size_t length, mo_error *err)
 {
     const uint32_t id = mo_lookup_get(&e->bpe->vocab->plain, text, length);

@@ -1,6 +1,6 @@
-/* Bpe: byte pair encoding by a list of merges, over bytes (gpt2) or over characters (gemma4). Constant
- * once made, but for a memory of which tokens merging reaches, which is atomic: any thread may encode.
- * Private to the module. */
+/* Bpe: byte pair encoding by a list of merges, over bytes (gpt2) or characters (gemma4). Constant after
+   creation except for an atomic cache of which tokens merging can produce: any thread may encode. Private to
+   the module. */
 #ifndef MO_TEXT_BPE_H
 #define MO_TEXT_BPE_H
 

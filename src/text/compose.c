@@ -15,7 +15,8 @@ void mo_compose_free(mo_compose *c)
     *c = (mo_compose){0};
 }
 
-/* Neither composes nor decomposes nor is a mark: what is below U+0300, kana without their marks, Chinese characters. */
+/* Is the character neither a mark nor part of a composition? True below U+0300, for kana without marks and
+   for Chinese characters. */
 static bool inert(int32_t c)
 {
     return c < 0x300 || (c >= 0x3001 && c < 0x302A) || (c >= 0x3041 && c < 0x3099) ||
@@ -49,8 +50,7 @@ static int class_of(int32_t point)
     return utf8proc_get_property(point)->combining_class;
 }
 
-/* A run of marks in the order of their classes, those of one class in the order they came in: by counting, since a run may be as
- * long as the text. */
+/* Sorts a run of marks by class, stably. A counting sort, because a run may be as long as the text. */
 static bool order_run(int32_t *run, size_t count)
 {
     size_t first[257] = {0};
@@ -89,7 +89,7 @@ static bool order_marks(int32_t *points, size_t count)
     return true;
 }
 
-/* Valid characters, decomposed, ordered, and composed again. */
+/* Appends valid characters: decomposed, ordered and composed again. */
 static bool put_composed(mo_compose *c, const uint8_t *text, size_t length)
 {
     size_t count = 0;
@@ -102,7 +102,7 @@ static bool put_composed(mo_compose *c, const uint8_t *text, size_t length)
         const utf8proc_ssize_t made =
             utf8proc_decompose_char((int32_t)mo_utf8_decode(text + i, n), c->points + count, 32,
                                     (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), &boundary);
-        if (made < 0 || made > 32) { /* of no valid character */
+        if (made < 0 || made > 32) { /* not a valid character */
             return false;
         }
         count += (size_t)made;
@@ -129,7 +129,7 @@ bool mo_compose_run(mo_compose *c, const uint8_t *text, size_t length)
         for (end = at; end < length && (n = mo_utf8_length(text + end, length - end)) > 0; end += n) {
         }
         good = end == at || put_composed(c, text + at, end - at);
-        if (good && end < length) { /* a byte that is none of UTF-8's */
+        if (good && end < length) { /* an invalid byte */
             good = put(c, text + end, 1);
             end++;
         }

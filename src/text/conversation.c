@@ -9,12 +9,12 @@
 #include "base/nesting.h"
 #include "base/status.h"
 
-/* What errors name. */
+/* The position that errors name. */
 typedef struct place {
     const char *format;
     bool pictures;
-    size_t number;    /* of the message, from 1; 0: outside the messages */
-    const char *role; /* as it was written; NULL: none yet */
+    size_t number;    /* number of the message, from 1; 0: not in a message */
+    const char *role; /* as written in the JSON; NULL: not read yet */
 } place;
 
 void mo_conversation_free(mo_conversation *c)
@@ -58,7 +58,7 @@ static mo_status no_memory(mo_error *err)
     return mo_fail(err, MO_ENOMEM, "out of memory for a conversation");
 }
 
-/* Null, an empty string, list or object: what is said with it is the same as without. */
+/* Is the value null or an empty string, list or object? Such a value has the same meaning as none. */
 static bool says_nothing(const json_t *value)
 {
     return json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0) ||
@@ -82,7 +82,7 @@ static mo_status parse(const char *json, size_t length, json_t **out, mo_error *
                        "the conversation has more than %d levels of lists and objects at byte %zu",
                        MO_CONVERSATION_DEPTH, deep);
     }
-    /* A NUL in a string is refused as well. */
+    /* also rejects a NUL in a string */
     *out = mo_json_load(json, length, JSON_REJECT_DUPLICATES, &e, &memory_out);
     if (!*out) {
         if (memory_out) {
@@ -103,7 +103,6 @@ static bool is_picture(const char *type)
     return strcmp(type, "image") == 0 || strcmp(type, "image_url") == 0 || strcmp(type, "input_image") == 0;
 }
 
-/* The text of one part of a content. */
 static mo_status part_text(const place *at, const json_t *part, const char **text, mo_error *err)
 {
     const char *type = json_string_value(json_object_get(part, "type")), *key;
@@ -131,7 +130,7 @@ static mo_status part_text(const place *at, const json_t *part, const char **tex
     return MO_OK;
 }
 
-/* A string, or the texts of parts one after the other; *text is the caller's. */
+/* A string, or the texts of all parts joined. The caller frees *text. */
 static mo_status read_content(const place *at, const json_t *content, char **text, mo_error *err)
 {
     const size_t parts = json_is_array(content) ? json_array_size(content) : 0;
@@ -156,7 +155,7 @@ static mo_status read_content(const place *at, const json_t *content, char **tex
         memcpy(end, piece, length + 1);
     }
     for (size_t i = 0; i < parts; i++) {
-        part_text(at, json_array_get(content, i), &piece, err); /* as above */
+        part_text(at, json_array_get(content, i), &piece, err); /* cannot fail: read above */
         end = stpcpy(end, piece);
     }
     return MO_OK;

@@ -1,17 +1,17 @@
-/* Chat formats: the table, and who is who. */
+/* Chat formats: the table, and recognizing the format of a model. */
 #include "text/formats.h"
 
 #include <string.h>
 
 #define BAR  "\xEF\xBD\x9C"                  /* U+FF5C, in tokens of DeepSeek and Hunyuan */
 #define MARK "\xE2\x96\x81"                  /* U+2581 */
-#define EOS  "\xE3\x80\x88|EOS|\xE3\x80\x89" /* Laguna's, which begins a conversation too */
+#define EOS  "\xE3\x80\x88|EOS|\xE3\x80\x89" /* Laguna's; also begins a conversation */
 
-/* ---- Pieces of texts ---- */
+/* ---- Parts of templates ---- */
 
-/* Without white space at its sides: that of ASCII. Escaped for Jinja: a carriage return in a template's text is a newline. */
+/* Strips ASCII white space. Escaped for Jinja, which reads a carriage return in a template as a newline. */
 #define BARE ".strip(' \\t\\n\\v\\f\\r')"
-/* Of an answer what follows the last </think>, less the newlines before it. */
+/* The part of an answer after the last </think>, without its leading newlines. */
 #define TEXT                                                                                                 \
     "{% set text = m.content %}{% if m.role == 'assistant' and '</think>' in text %}"                        \
     "{% set text = text.rpartition('</think>')[2].lstrip('\n') %}{% endif %}"
@@ -23,13 +23,13 @@
 #define END       "{% endif %}{% endfor %}"
 #define PROMPT(x) "{% if add_generation_prompt %}" x "{% endif %}"
 
-/* Nothing but marks around every message. */
+/* Every message is only enclosed in marks. */
 #define TURNS(system, system_end, user, user_end, assistant, assistant_end)                                  \
     EACH TEXT SYSTEM system "{{ text }}" system_end USER user "{{ text }}" user_end ASSISTANT assistant      \
                             "{{ text }}" assistant_end END
-/* The same where roles are written by their names. */
+/* The same, with the role's name written before the message. */
 #define NAMED(before, after, end) EACH TEXT before "{{ m.role }}" after "{{ text }}" end "{% endfor %}"
-/* Where no system message begins the conversation. */
+/* If the conversation does not begin with a system message. */
 #define WITHOUT_SYSTEM(x) "{% if not messages or messages[0].role != 'system' %}" x "{% endif %}"
 
 #define IM         "<|im_start|>{{ m.role }}\n"
@@ -49,7 +49,7 @@
 
 /* ---- The table ---- */
 
-/* In the order in which they are looked for. Templates write newlines as two characters. */
+/* In the order of recognition. Templates write a newline as two characters. */
 static const mo_chat_format table[] = {
     {.name = "harmony",
      .other_name = "gpt-oss",
@@ -84,7 +84,7 @@ static const mo_chat_format table[] = {
      .architectures = "qwen3 qwen3moe",
      .text = EACH TEXT IM "{{ text }}" IM_END PROMPT(
          "<|im_start|>assistant\n{% if enable_thinking is false %}" NO_THOUGHT "{% endif %}")},
-    /* An answer without a thought has an empty one, without newlines. */
+    /* An answer without reasoning gets an empty <think></think> without newlines. */
     {.name = "nemotron3",
      .marks = {"<|im_start|>"},
      .in_prompt = {"<think>\\n", "<think></think>"},
@@ -223,7 +223,7 @@ static const mo_chat_format table[] = {
      .tokens = {"<|extra_0|>", "<|extra_4|>"},
      .architectures = "hunyuan-moe",
      .text = TURNS("<|startoftext|>", "<|extra_4|>", "<|startoftext|>", "<|extra_0|>", "", "<|eos|>")},
-    /* Reasons where that is asked for. */
+    /* Reasoning only on request. */
     {.name = "hy3",
      .marks = {"<" BAR "hy_Assistant:opensource" BAR ">"},
      .tokens = {"<" BAR "hy_Assistant:opensource" BAR ">"},
@@ -315,9 +315,9 @@ const mo_chat_format *mo_chat_format_find(const char *name)
     return NULL;
 }
 
-/* ---- Who is who ---- */
+/* ---- Recognizing ---- */
 
-/* The part of a template that begins the answer: behind its last question for it. */
+/* The part of a template that begins the answer: after its last condition on add_generation_prompt. */
 static const char *prompt_part(const char *template)
 {
     const char *part = "";
@@ -327,7 +327,7 @@ static const char *prompt_part(const char *template)
     return part;
 }
 
-/* A thought that is opened counts where it is not closed at once. */
+/* An opening mark of reasoning counts only if it is not closed immediately. */
 static bool has(const char *text, const char *mark)
 {
     const bool opening = strcmp(mark, "<think>\\n") == 0;
@@ -349,7 +349,7 @@ static bool writes(const char *template, const mo_chat_format *f)
     return all;
 }
 
-/* Is the name a word of the list? A word may end with a star: then its beginning is enough. */
+/* Is the name in the list? A word that ends with a star matches as a prefix. */
 static bool listed(const char *name, const char *list)
 {
     for (const char *p = list; p && *p; p += strspn(p, " ")) {
@@ -371,7 +371,8 @@ static bool speaks(const mo_tokenizer *t, const char *architecture, const mo_cha
     return all;
 }
 
-/* A vocabulary without any mark is a base model's, so the architecture counts for models without a vocabulary alone. */
+/* A vocabulary without chat tokens is a base model's, so the architecture only counts without a
+   vocabulary. */
 const mo_chat_format *mo_chat_detect(const mo_gguf *g, const mo_tokenizer *t)
 {
     const char *template = "", *architecture = "";

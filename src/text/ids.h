@@ -10,7 +10,7 @@
 typedef struct mo_ids {
     int32_t *data;
     size_t count, capacity;
-    size_t most; /* MO_ENOSPC for one more, without an error's text; 0: any number */
+    size_t most; /* one id more is MO_ENOSPC, without an error text; 0: no limit */
 } mo_ids;
 
 static inline mo_status mo_ids_add(mo_ids *ids, int32_t id, mo_error *err)

@@ -25,7 +25,7 @@ static uint64_t hash(const uint8_t *key, size_t length)
     return mix(h ^ word);
 }
 
-/* The key's cell, or the empty one where it belongs. */
+/* The cell that has the key, or the empty cell for it. */
 static mo_lookup_cell *cell_of(const mo_lookup *t, const uint8_t *key, size_t length)
 {
     size_t at = (size_t)hash(key, length) & t->mask;

@@ -1,5 +1,5 @@
-/* Lookup: a table from byte strings to numbers. The strings are not copied: they must live as long as
- * the table. Filled by one thread, then constant: any thread may ask. */
+/* Lookup: a table from byte strings to numbers. The strings are not copied and must outlive the table. One
+   thread fills it; then it is constant and any thread may read it. */
 #ifndef MO_TEXT_LOOKUP_H
 #define MO_TEXT_LOOKUP_H
 
@@ -20,11 +20,11 @@ typedef struct mo_lookup {
     uint32_t longest; /* bytes of the longest key */
 } mo_lookup;
 
-/* An empty table with space for `count` keys; it grows when there are more. False when out of memory. */
+/* An empty table with space for `count` keys. Grows when needed. False when out of memory. */
 bool mo_lookup_init(mo_lookup *t, size_t count);
 void mo_lookup_free(mo_lookup *t);
 
-/* Sets a key's value; the last call wins. False when out of memory. */
+/* Sets a key's value; a later call replaces it. False when out of memory. */
 bool mo_lookup_put(mo_lookup *t, const uint8_t *key, size_t length, uint32_t value);
 
 /* MO_LOOKUP_NONE when absent. */

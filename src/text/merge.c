@@ -1,4 +1,4 @@
-/* Merge: a scan for short rows, a heap for long ones; windows for long texts. */
+/* Merge: a linear scan for short rows, a heap for long ones, windows for long texts. */
 #include "text/merge.h"
 
 #include <stdlib.h>
@@ -7,14 +7,15 @@
 #include "base/interrupt.h"
 #include "base/status.h"
 
-/* SHORT: up to here looking through all pairs for the first is faster than keeping a heap.
- * WINDOW: symbols that are merged at a time, some three megabytes of scratch. CUTS: places where two windows may meet that are
- * tried before windows grow. */
+/* SHORT: up to this length a scan of all pairs is faster than a heap. WINDOW: symbols merged at a time, about
+   three megabytes of scratch. CUTS: number of boundaries between two windows that are tried before windows
+   grow. */
 enum { SHORT = 48, WINDOW = 1 << 16, CUTS = 8 };
 
 struct mo_merge_link {
-    uint32_t before, after; /* neighbours; `after` of the last is the count, of a swallowed one is itself */
-    mo_pair pair;           /* of this symbol and the one after it */
+    /* neighbours; `after` is the count for the last symbol, and its own index for a removed one */
+    uint32_t before, after;
+    mo_pair pair; /* of this symbol and the one after it */
 };
 
 void mo_merge_free(mo_merge *m)
@@ -70,7 +71,7 @@ static void merge_short(mo_merge *m, mo_pair_fn pair, const void *rules, const u
     m->count = n;
 }
 
-/* ---- The heap: order in the high half, place in the low one, smallest first ---- */
+/* ---- The heap: order in the high half, position in the low half, smallest first ---- */
 
 static void sift_down(uint64_t *heap, size_t count, size_t at)
 {
@@ -97,7 +98,7 @@ static void sift_up(uint64_t *heap, size_t at)
 static bool make_links(mo_merge *m, mo_pair_fn pair, const void *rules, const uint8_t *text)
 {
     const size_t n = m->count;
-    /* Each merge takes one entry off and puts at most two on: never more than two per symbol. */
+    /* Each merge removes one entry and adds at most two: there are never more than two per symbol. */
     if (!mo_array_reserve(&m->links, &m->link_capacity, n, sizeof *m->links) ||
         !mo_array_reserve(&m->heap, &m->heap_capacity, 2 * n, sizeof *m->heap)) {
         return false;
@@ -133,7 +134,7 @@ static bool merge_long(mo_merge *m, mo_pair_fn pair, const void *rules, const ui
         const uint32_t i = (uint32_t)m->heap[0], order = (uint32_t)(m->heap[0] >> 32);
         m->heap[0] = m->heap[--waiting];
         sift_down(m->heap, waiting, 0);
-        if (links[i].pair.order != order) { /* one of the two has changed or gone */
+        if (links[i].pair.order != order) { /* one of the two symbols has changed or was removed */
             continue;
         }
         const uint32_t gone = links[i].after, after = links[gone].after, before = links[i].before;
@@ -183,7 +184,7 @@ void mo_merge_windows_free(mo_merge_windows *w)
     mo_merge_free(&w->joint);
 }
 
-/* The symbols of text[from, length), at most `most` of them, merged. *end: where they end. */
+/* Merges at most `most` symbols of text[from, length). *end: where they end. */
 static bool merge_window(mo_merge *m, const mo_merge_rules *r, const uint8_t *text, size_t from,
                          size_t length, size_t most, size_t *end)
 {
@@ -198,7 +199,7 @@ static bool merge_window(mo_merge *m, const mo_merge_rules *r, const uint8_t *te
     return merge_row(m, r, text);
 }
 
-/* Does merging the text of two neighbours alone give the two? -1: out of memory. */
+/* Does merging the text of two neighbours give the same two symbols? -1: out of memory. */
 static int stay_apart(mo_merge *m, const mo_merge_rules *r, const uint8_t *text, const mo_symbol *left,
                       const mo_symbol *right)
 {
@@ -209,8 +210,8 @@ static int stay_apart(mo_merge *m, const mo_merge_rules *r, const uint8_t *text,
     return m->count == 2 && m->symbols[0].length == left->length;
 }
 
-/* w->next becomes the window that follows w->now, and *count the symbols of w->now that are before it; 0: no place was found
- * where the two can meet. They overlap, since what is near the end of a window may depend on what follows. */
+/* Sets w->next to the window after w->now, and *count to the symbols of w->now before it. 0: no boundary
+   fits. The windows overlap, because symbols near the end of a window may depend on the text after it. */
 static bool follow(mo_merge_windows *w, const mo_merge_rules *r, const uint8_t *text, size_t length,
                    size_t window, size_t *count, size_t *end)
 {
@@ -233,7 +234,8 @@ static bool follow(mo_merge_windows *w, const mo_merge_rules *r, const uint8_t *
     return true;
 }
 
-/* *met: windows met all the way; otherwise what fn received is not certain, and larger ones are needed. */
+/* *met: a boundary was found between all windows. Otherwise the symbols that fn received may be wrong, and
+   larger windows are needed. */
 static mo_status merge_in_windows(mo_merge_windows *w, const mo_merge_rules *r, const uint8_t *text,
                                   size_t length, size_t window, mo_merge_fn fn, void *user, bool *met,
                                   mo_error *err)

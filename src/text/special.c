@@ -60,15 +60,15 @@ void mo_special_free(mo_special *s)
 
 /* ---- Search ---- */
 
-/* The longest token of the set that the text (length bytes) begins with, -1: none. The set is sorted, so
- * each further byte narrows the range of those that still fit. */
+/* The longest token of the set at the beginning of the text (length bytes), -1: none. The set is sorted, so
+   each further byte narrows the range of matching tokens. */
 static int32_t longest_at(const mo_vocab *v, const mo_special_set *set, const uint8_t *text, size_t length)
 {
     size_t low = 0, high = set->count;
     int32_t found = -1;
     for (size_t depth = 0; depth < length && low < high; depth++) {
         size_t a = low, b = high;
-        while (a < b) { /* first whose byte here is not smaller; the shorter ones are before it */
+        while (a < b) { /* the first token whose byte here is not smaller; shorter tokens are before it */
             const size_t middle = a + (b - a) / 2;
             const mo_text t = mo_vocab_text(v, set->ids[middle]);
             if (t.length <= depth || (uint8_t)t.data[depth] < text[depth]) {
@@ -79,7 +79,7 @@ static int32_t longest_at(const mo_vocab *v, const mo_special_set *set, const ui
         }
         low = a;
         b = high;
-        while (a < b) { /* first whose byte here is greater */
+        while (a < b) { /* the first token whose byte here is greater */
             const size_t middle = a + (b - a) / 2;
             if ((uint8_t)mo_vocab_text(v, set->ids[middle]).data[depth] <= text[depth]) {
                 a = middle + 1;
@@ -100,14 +100,14 @@ typedef struct search {
     const mo_special_set *set, *user;
     const uint8_t *text, *input;
     size_t length;
-    uint64_t *heap; /* greatest length, then smallest place, first */
+    uint64_t *heap; /* ordered by greatest length, then smallest position */
     size_t waiting, capacity;
     uint64_t *taken; /* one bit per byte of the text */
     mo_special_hit *hits;
     size_t hit_count, hit_capacity;
 } search;
 
-/* The longest token at a place, in at most `length` bytes, that may be taken there. */
+/* The longest token at a position, of at most `length` bytes, that may be chosen there. */
 static int32_t token_at(const search *s, size_t at, size_t length)
 {
     if (!s->input) {
@@ -128,7 +128,7 @@ static int32_t token_at(const search *s, size_t at, size_t length)
     }
 }
 
-/* Lengths have 24 bits and places 40. */
+/* Lengths have 24 bits, positions 40. */
 static uint64_t key_of(size_t length, size_t at)
 {
     return (uint64_t)(0xFFFFFF - length) << 40 | at;
@@ -182,7 +182,7 @@ static bool take(search *s, size_t at, int32_t id, size_t length)
 static bool find_candidates(search *s)
 {
     for (size_t i = 0; i < s->length; i++) {
-        if (s->set->begins == 1) { /* usually '<': let the library look for it */
+        if (s->set->begins == 1) { /* usually '<': memchr() finds it */
             const int first = (uint8_t)mo_vocab_text(s->vocab, s->set->ids[0]).data[0];
             const uint8_t *p = memchr(s->text + i, first, s->length - i);
             if (!p) {
@@ -200,8 +200,8 @@ static bool find_candidates(search *s)
     return true;
 }
 
-/* Everything taken so far is at least as long as what is looked at now, so a candidate is free when both
- * its ends are. One whose end is taken may have a shorter token that still fits. */
+/* All tokens chosen so far are at least as long as the current candidate, so a candidate is free if both its
+   ends are. If only its end is taken, a shorter token may still fit. */
 static bool choose(search *s)
 {
     while (s->waiting > 0) {

@@ -26,8 +26,9 @@ struct mo_split_scratch {
     pcre2_match_context *limits;
 };
 
-/* ---- Patterns ----
- * PCRE2's \s has U+180E, which Unicode's White_Space has not: so the property is written out. */
+/* ---- Patterns ---- */
+
+/* \p{White_Space} is used because PCRE2's \s includes U+180E, which Unicode's White_Space does not. */
 
 #define S  "\\p{White_Space}"
 #define NS "\\P{White_Space}"
@@ -41,25 +42,25 @@ struct mo_split_scratch {
     CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" S "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*"       \
                 "|" SPACES
 
-/* As LLAMA3 but for newlines, which are taken one by one. */
+/* LLAMA3, except that each newline is a piece of its own. */
 #define BAILING                                                                                              \
     CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" S "\\p{L}\\p{N}]+[\\r\\n]*|" S "*[\\r\\n]|" S   \
                 "+(?!" NS ")|" S "+"
 
-/* Words in a row that single spaces join are one piece. */
+/* Words joined by single spaces are one piece. */
 #define EXAONE                                                                                               \
     CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}\\p{M}*+(?: ?\\p{L}\\p{M}*+)*+|\\p{N}| ?[^" S                  \
                 "\\p{L}\\p{N}]+[\\r\\n/]?|" S "*[\\r\\n]|" S "+(?!" NS ")|" S "+"
 
-/* Words of capitals and small letters; letters without case, and marks, are both. */
+/* Words of upper-case and lower-case letters. Letters without case, and marks, count as both. */
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CASED(suffix, digits)                                                                                \
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" suffix "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" suffix \
     "|" digits "| ?[^" S "\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES
 
-/* The same of anything but Chinese characters, which make pieces of their own: all but what is in no such class. Published as
- * classes with &&[^\p{Han}], which PCRE2 does not know, nor needs here. */
+/* The same for everything but Chinese characters, which are pieces of their own. The published pattern is a
+   class with &&[^\p{Han}], which PCRE2 does not support. */
 #define OTHERS      "\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{sc:Han}"
 #define KIMI_UPPER  "[^\\p{Ll}" OTHERS "]"
 #define KIMI_LOWER  "[^\\p{Lu}\\p{Lt}" OTHERS "]"
@@ -73,18 +74,20 @@ struct mo_split_scratch {
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"      \
     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES
 
-/* Groups of three digits from the right of a run, the first of one to three: only there is the rest of the run looked at. */
+/* Groups of three digits from the right end of a run; the first has one to three. Only the first group looks
+   ahead over the rest of the run. */
 #define DIGIT_GROUPS "(?<!\\p{N})\\p{N}{1,2}(?=(?:\\p{N}{3})++(?!\\p{N}))|\\p{N}{1,3}"
-/* The same of a run that ends where a word does, as cohere2moe's \d{1,3}(?=(?:\d{3})*\b), which would look at the rest before every group. */
+/* The same if the run ends at a word boundary. cohere2moe's \d{1,3}(?=(?:\d{3})*\b) would look ahead before
+   every group. */
 #define WORD_DIGIT_GROUPS                                                                                    \
     "(?<!\\p{Nd})\\p{Nd}{1,3}(?=(?:\\p{Nd}{3})*+(?![\\p{L}\\p{M}\\p{Nd}\\p{Pc}]))|(?<=\\p{Nd})\\G\\p{Nd}{3}"
-/* Scripts without spaces between words, as afmoe lists them. */
+/* Scripts without spaces between words, as listed by afmoe. */
 #define UNSPACED                                                                                             \
     "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}"       \
     "\\x{FF65}-\\x{FF9F}\\x{2F00}-\\x{2FDF}\\x{E40}-\\x{E7F}\\x{E80}-\\x{EFF}\\x{1780}-\\x{17FF}"            \
     "\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}\\x{1100}-\\x{11FF}]"
 
-/* The classes that the older DeepSeek tokenizers write out. */
+/* The classes that older DeepSeek tokenizers list explicitly. */
 #define EAST_ASIA "[\\x{800}-\\x{9FA5}\\x{AC00}-\\x{D7FF}]"
 #define PUNCTUATION                                                                                          \
     "[\\x{21}-\\x{2F}\\x{3A}-\\x{7E}\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}"               \
@@ -113,7 +116,7 @@ typedef struct pre {
     const char *patterns[STAGES];
 } pre;
 
-/* Trailing space as (?<!\s)\s++\z: plain \s+$ tries every start of a long run and takes quadratic time. */
+/* Trailing space is (?<!\s)\s++\z, because \s+$ tries every start of a long run and takes quadratic time. */
 static const pre table[] = {
     {"llama-bpe", true, true, false, {LLAMA3("\\p{N}{1,3}")}},
     {"llama3", true, true, false, {LLAMA3("\\p{N}{1,3}")}},
@@ -195,7 +198,7 @@ bool mo_split_composes(const mo_split *s)
     return s->pre->composes;
 }
 
-/* ---- Making ---- */
+/* ---- Creating ---- */
 
 static mo_status unknown(const char *name, mo_error *err)
 {
@@ -272,7 +275,7 @@ mo_split_scratch *mo_split_scratch_create(const mo_split *s)
         mo_split_scratch_destroy(scratch);
         return NULL;
     }
-    /* The patterns need time linear in the text; the usual limit would refuse long runs of one letter. */
+    /* The patterns take linear time, but the default limit would refuse long runs of one letter. */
     pcre2_set_match_limit(scratch->limits, UINT32_MAX);
     return scratch;
 }
@@ -296,7 +299,7 @@ typedef struct run {
     mo_error *err;
 } run;
 
-/* The next match at or after `from`. False when there is none; *s tells of failures. */
+/* The next match at or after `from`. False: none, or a failure (*s). */
 static bool next_match(const run *r, int stage, const uint8_t *text, size_t length, size_t from,
                        size_t *start, size_t *end, mo_status *s)
 {
@@ -323,7 +326,7 @@ static bool next_match(const run *r, int stage, const uint8_t *text, size_t leng
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(match);
     *start = at[0];
     *end = at[1];
-    return *end > *start; /* no pattern matches nothing */
+    return *end > *start; /* no pattern has an empty match */
 }
 
 static mo_status apply(const run *r, int stage, const uint8_t *text, size_t length)

@@ -1,8 +1,8 @@
-/* Split: the pre-tokenizers of byte-level BPE. Each is a list of regular expressions; the first cuts the
- * text into matches and the gaps between them, the next is applied inside every piece, and so on. The
- * patterns are those the models were published with (llama.cpp approximates some of them).
- *
- * A split is constant: any thread may use it, each with its own mo_split_scratch. Private to the module. */
+/* Split: the pre-tokenizers of byte-level BPE. Each is a list of regular expressions. The first cuts the text
+   into matches and the gaps between them, the next is applied to each piece, and so on. The patterns are
+   those published with the models (llama.cpp approximates some of them).
+
+   A split is constant: any thread may use it, each with its own mo_split_scratch. Private to the module. */
 #ifndef MO_TEXT_SPLIT_H
 #define MO_TEXT_SPLIT_H
 
@@ -11,28 +11,25 @@
 typedef struct mo_split mo_split;
 typedef struct mo_split_scratch mo_split_scratch;
 
-/* Compiles the pre-tokenizer of this name. MO_EUNSUPPORTED for a name that is not known: err lists those
- * that are. */
+/* Compiles the pre-tokenizer of this name. MO_EUNSUPPORTED for an unknown name; err lists the known ones. */
 mo_status mo_split_create(const char *pre, mo_split **out, mo_error *err);
 void mo_split_destroy(mo_split *s); /* NULL is allowed */
 
-/* What a name implies, false for unknown names: a BOS token at the beginning of a text; a piece that is a
- * token as a whole is taken without merging. */
+/* Properties of a name, false if unknown: texts begin with BOS; a piece that is a token is not merged. */
 bool mo_split_adds_bos(const char *pre);
 bool mo_split_ignores_merges(const mo_split *s);
 
-/* Texts are put in normal form C before they are split (compose.h), as the published tokenizers do; files do not say so. */
+/* Are texts converted to form C first (compose.h)? Published tokenizers do it; model files do not say so. */
 bool mo_split_composes(const mo_split *s);
 
-/* What one call needs while it runs. NULL when out of memory. */
+/* Memory of one call. NULL when out of memory. */
 mo_split_scratch *mo_split_scratch_create(const mo_split *s);
 void mo_split_scratch_destroy(mo_split_scratch *scratch); /* NULL is allowed */
 
 typedef mo_status (*mo_split_fn)(void *user, const uint8_t *piece, size_t length, mo_error *err);
 
-/* Calls fn for the pieces of the text in order; together they are the text. A byte that is not part of
- * valid UTF-8 is a piece of its own, and ends what is before it. Stops at fn's first failure. Time is
- * linear in the length. */
+/* Calls fn for the pieces of the text in order; joined they are the text. An invalid UTF-8 byte is a piece of
+   its own. Stops at the first failure of fn. Time is linear in the length. */
 mo_status mo_split_run(const mo_split *s, mo_split_scratch *scratch, const uint8_t *text, size_t length,
                        mo_split_fn fn, void *user, mo_error *err);
 

@@ -15,7 +15,7 @@ static bool is_space_mark(const uint8_t *p, size_t n)
     return n >= 3 && !memcmp(p, space_mark, 3);
 }
 
-/* The place after `at` where a word can end: before a space mark that follows something else. */
+/* The next position after `at` where a word can end: before a space mark that follows another character. */
 static size_t word_end(const uint8_t *text, size_t at, size_t length)
 {
     for (size_t end = at + 1; end < length; end++) {
@@ -35,7 +35,7 @@ void mo_spm_init(mo_spm *s, const mo_vocab *v)
     }
 }
 
-/* Scores in the order of merging: the highest first, what is no number last. */
+/* Scores as merge order: highest first, NaN last. */
 static uint32_t order_of(float score)
 {
     uint32_t bits;
@@ -61,7 +61,7 @@ static mo_pair pair_of(const void *rules, const uint8_t *text, const mo_symbol *
 typedef struct encoding {
     const mo_vocab *vocab;
     mo_ids *ids;
-    size_t before; /* ids before the word */
+    size_t before; /* number of ids before the word */
 } encoding;
 
 static mo_status emit_one(const encoding *e, const mo_symbol *symbol, const uint8_t *text, mo_error *err)
@@ -102,7 +102,7 @@ static mo_symbol first_character(const void *rules, const uint8_t *text, size_t 
                        n ? (uint32_t)n : 1};
 }
 
-/* The text with a space before it when asked for, and marks for its spaces; freed by the caller. */
+/* The text with a space before it if requested, and with marks instead of spaces. The caller frees it. */
 static uint8_t *escape(const uint8_t *text, size_t length, bool prefix, size_t *escaped)
 {
     size_t n = prefix ? 3 : 0;

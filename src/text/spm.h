@@ -1,5 +1,5 @@
-/* Spm: SentencePiece-style tokenizing: characters merge into the token with the highest score. Constant
- * once made: any thread may encode. Private to the module. */
+/* Spm: SentencePiece-style tokenizing: characters merge into the token with the highest score. Constant after
+   creation: any thread may encode. Private to the module. */
 #ifndef MO_TEXT_SPM_H
 #define MO_TEXT_SPM_H
 
@@ -8,12 +8,12 @@
 
 typedef struct mo_spm {
     const mo_vocab *vocab; /* must outlive this */
-    bool words_apart;      /* no token has a space mark after something else: words never merge */
+    bool words_apart;      /* no token has a space mark after another character, so words never merge */
 } mo_spm;
 
 void mo_spm_init(mo_spm *s, const mo_vocab *v);
 
-/* Appends the ids of a text without special tokens; prefix: as if a space were before it. */
+/* Appends the ids of a text without special tokens. prefix: as if a space were before it. */
 mo_status mo_spm_encode(const mo_spm *s, const uint8_t *text, size_t length, bool prefix, mo_ids *ids,
                         mo_error *err);
 

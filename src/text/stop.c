@@ -1,6 +1,7 @@
-/* Stop: strings that end an answer, wherever its pieces are split. Every string keeps how much of its beginning the text
- * ends with; what the text ends with of the longest such beginning waits. So the text is read once, byte by byte, and how
- * it was split cannot matter. The object and its functions are those of moraine.h. */
+/* Stop: strings that end an answer, however its pieces are split. For each string it stores how many of its
+   first bytes the text currently ends with (Knuth, Morris, Pratt). The longest such match is held back. The
+   text is read once, byte by byte, so its pieces make no difference. moraine.h declares the object and its
+   functions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,18 +17,19 @@ typedef struct pattern {
     char *string;
     size_t length;
     size_t *
-        border; /* [n]: the longest proper beginning of the string that its first n + 1 bytes also end with */
-    size_t matched; /* bytes of its beginning that the text ends with */
+        /* [n]: length of the longest proper prefix of the string that its first n + 1 bytes end
+           with */
+        border;
+    size_t matched; /* bytes of the string that the text ends with */
 } pattern;
 
 struct mo_stop {
     pattern *patterns;
     size_t count;
-    char *text; /* what was emitted last, then what waits; always with space for a terminator */
+    char *text; /* emitted bytes, then bytes held back; always with space for a terminator */
     size_t emitted, length, space;
-    char
-        under_terminator; /* the first byte that waits, which the terminator of what was emitted took the place of */
-    int met;              /* -1: none */
+    char under_terminator; /* the first byte held back; the terminator of the emitted bytes replaces it */
+    int met;               /* index of the string that was found; -1: none */
 };
 
 void mo_stop_close(mo_stop *stop)
@@ -44,7 +46,7 @@ void mo_stop_close(mo_stop *stop)
     free(stop);
 }
 
-/* One more byte: how much of the beginning matches then. The whole string never did before it. */
+/* The matched length after one more byte. Called only while the whole string has not matched. */
 static size_t advance(const pattern *p, size_t matched, char byte)
 {
     while (matched > 0 && p->string[matched] != byte) {
@@ -82,7 +84,6 @@ static mo_status pattern_open(pattern *p, const char *string, size_t number, mo_
     return MO_OK;
 }
 
-/* Space for this many bytes and a terminator. */
 static mo_status reserve(mo_stop *stop, size_t length, mo_error *err)
 {
     return mo_array_reserve(&stop->text, &stop->space, length + 1, 1)
@@ -127,8 +128,7 @@ mo_status mo_stop_open(const char *const *strings, size_t count, mo_stop **out, 
     return MO_OK;
 }
 
-/* Reads the bytes from `begin` on until a string is met, which is then the longest that ends there. Returns where what may
- * be emitted ends. */
+/* Reads bytes from `begin` until a string matches (the longest). Returns the end of the emitted bytes. */
 static size_t scan(mo_stop *stop, size_t begin)
 {
     size_t waiting = 0;
@@ -148,14 +148,14 @@ static size_t scan(mo_stop *stop, size_t begin)
             }
         }
         if (stop->met >= 0) {
-            stop->length = at + 1 - longest; /* nothing comes after it */
+            stop->length = at + 1 - longest; /* nothing follows a match */
             return stop->length;
         }
     }
     return stop->length - waiting;
 }
 
-/* Hands over the bytes before `end` with a terminator. */
+/* Emits the bytes before `end`, with a terminator. */
 static mo_text emit(mo_stop *stop, size_t end)
 {
     stop->emitted = end;
@@ -164,7 +164,7 @@ static mo_text emit(mo_stop *stop, size_t end)
     return (mo_text){stop->text, end};
 }
 
-/* Drops what was emitted; what waits is at the beginning then. */
+/* Removes the emitted bytes and moves the held-back bytes to the beginning. */
 static void drop_emitted(mo_stop *stop)
 {
     stop->text[stop->emitted] = stop->under_terminator;

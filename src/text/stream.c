@@ -1,4 +1,4 @@
-/* Stream: at most three bytes wait. */
+/* Stream: at most three bytes are held back. */
 #include "text/stream.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ void mo_stream_free(mo_stream *s)
     *s = (mo_stream){0};
 }
 
-/* Space for `bytes` of input: each may become three of output. */
+/* Makes space for `bytes` of input; each may become three bytes of output. */
 static mo_status reserve(mo_stream *s, size_t bytes, mo_error *err)
 {
     const size_t want = 3 * (bytes + sizeof s->waiting) + 1;
@@ -29,7 +29,7 @@ static mo_status reserve(mo_stream *s, size_t bytes, mo_error *err)
                : mo_fail(err, MO_ENOMEM, "out of memory for %zu bytes of text", want);
 }
 
-/* Moves what is complete in the waiting bytes to the text. */
+/* Moves complete characters from the pending bytes to the text. */
 static size_t drain(mo_stream *s, size_t used, bool last)
 {
     while (s->waiting_count > 0) {

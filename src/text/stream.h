@@ -1,9 +1,8 @@
-/* Stream: token ids to text while they are generated. What comes out is valid UTF-8 at every moment: the
- * beginning of a character waits for the rest. Bytes that cannot become a character are replaced by
- * U+FFFD, one for each byte that no valid character can begin with or continue; so is what still waits
- * when the stream is flushed. An id out of range is MO_EINVAL.
- *
- * One thread at a time. */
+/* Stream: token ids to text during generation. The output is always valid UTF-8: an incomplete character is
+   held back. Bytes that cannot become a character are replaced by U+FFFD, one for each invalid byte; so is an
+   incomplete character when the stream is flushed. An id out of range is MO_EINVAL.
+
+   One thread at a time. */
 #ifndef MO_TEXT_STREAM_H
 #define MO_TEXT_STREAM_H
 
@@ -12,11 +11,11 @@
 
 struct mo_stream {
     const mo_tokenizer *tokenizer; /* must outlive the stream */
-    unsigned flags;                /* of MO_DETOKENIZE_ */
+    unsigned flags;                /* MO_DETOKENIZE_... */
     bool begun;
     uint8_t waiting[4];
     size_t waiting_count;
-    char *text; /* space for what a call returns */
+    char *text; /* space for the result of a call */
     size_t capacity;
 };
 
@@ -24,9 +23,9 @@ struct mo_stream {
 void mo_stream_init(mo_stream *s, const mo_tokenizer *t, unsigned flags);
 void mo_stream_free(mo_stream *s);
 
-/* The same as mo_stream_put() for bytes instead of a token; the stream needs no tokenizer then. */
+/* The same as mo_stream_put(), for bytes instead of a token. The stream needs no tokenizer. */
 mo_status mo_stream_put_bytes(mo_stream *s, const char *bytes, size_t length, mo_text *out, mo_error *err);
 
-/* mo_stream_put() and mo_stream_flush() are those of moraine.h. After a flush the stream can be used again. */
+/* moraine.h declares mo_stream_put() and mo_stream_flush(). After a flush the stream can be used again. */
 
 #endif

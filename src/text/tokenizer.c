@@ -1,4 +1,4 @@
-/* Tokenizer: special tokens first, then the vocabulary's own method for the text between them. */
+/* Tokenizer: special tokens first, then the vocabulary's method for the text between them. */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct mo_tokenizer {
     mo_spm spm;  /* llama */
 };
 
-/* ---- Making ---- */
+/* ---- Creating ---- */
 
 mo_status mo_tokenizer_create(const mo_gguf *g, mo_tokenizer **out, mo_error *err)
 {
@@ -54,7 +54,7 @@ void mo_tokenizer_destroy(mo_tokenizer *t)
 
 /* ---- Text to ids ---- */
 
-/* Does the tokenizer put a space before this fragment of a text? Every one is first or follows a special token. */
+/* Does the tokenizer add a space before this fragment, which is first or follows a special token? */
 static bool has_prefix(const mo_vocab *v, const uint8_t *text, size_t length, bool first)
 {
     if (!v->prefix_once) {
@@ -145,7 +145,7 @@ mo_status mo_tokenizer_encode_marked(const mo_tokenizer *t, const char *text, si
         s = mo_ids_add(&ids, v->eos, err);
     }
     mo_bpe_scratch_destroy(scratch);
-    if (s == MO_ENOSPC && most && ids.count == most) { /* the rest is not wanted */
+    if (s == MO_ENOSPC && most && ids.count == most) { /* the caller does not want the rest */
         s = MO_OK;
     }
     if (s != MO_OK) {
@@ -206,7 +206,7 @@ mo_status mo_detokenize(const mo_tokenizer *t, const int32_t *ids, size_t count,
     bool strip = t->vocab.add_space_prefix && !(flags & MO_DETOKENIZE_CONTINUE);
     for (size_t i = 0; i < count; i++) {
         mo_text piece = mo_token_piece(t, ids[i], special);
-        if (strip && !mo_token_is_control(t, ids[i])) { /* the space that tokenizing put there */
+        if (strip && !mo_token_is_control(t, ids[i])) { /* the space that tokenizing added */
             strip = false;
             if (piece.length > 0 && piece.data[0] == ' ') {
                 piece.data++;

@@ -1,15 +1,14 @@
-/* Vocab: reading the tokenizer's keys, and the adjustments that published files need. */
+/* Vocab: reads the tokenizer's keys, and corrects published files. */
 #include "text/vocab.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "text/split.h"
 
-/* Longest token accepted. Published ones stay below 1 KiB; the bound keeps lengths in 24 bits. */
+/* Maximum length of a token. Published ones are below 1 KiB; with this limit lengths fit 24 bits. */
 enum { LONGEST_TOKEN = 1 << 20 };
 
 #define KEY(name) "tokenizer.ggml." name
@@ -101,7 +100,7 @@ static mo_status load_texts(const mo_gguf *g, mo_vocab *v, mo_error *err)
     return MO_OK;
 }
 
-/* An array with one element per token, or NULL when the key is absent. */
+/* An array with one element per token. NULL if the key is missing. */
 static mo_status per_token(const mo_gguf *g, const mo_vocab *v, const char *key, mo_value_type type,
                            const mo_gguf_entry **out, mo_error *err)
 {
@@ -182,7 +181,7 @@ static mo_status load_scores(const mo_gguf *g, mo_vocab *v, mo_error *err)
 
 /* ---- Special ids and defaults ---- */
 
-/* An absent key, and the all-ones that some converters write for "none", give `otherwise`. */
+/* Returns `otherwise` if the key is missing, or has all bits set, which some converters write for "none". */
 static mo_status load_id(const mo_gguf *g, const mo_vocab *v, const char *key, int32_t otherwise,
                          int32_t *out, mo_error *err)
 {
@@ -234,7 +233,7 @@ static mo_status load_ids(const mo_gguf *g, mo_vocab *v, mo_error *err)
     if (s == MO_OK) {
         s = mo_gguf_bool_or(g, KEY("add_space_prefix"), pieces, &v->add_space_prefix, err);
     }
-    v->add_bos = v->add_bos || v->model == MO_VOCAB_GEMMA; /* files exist that deny it wrongly */
+    v->add_bos = v->add_bos || v->model == MO_VOCAB_GEMMA; /* some files wrongly say false */
     v->add_space_prefix = v->add_space_prefix && pieces;   /* the other kinds have no such prefix */
     return s;
 }
@@ -259,7 +258,7 @@ static mo_status load_suppressed(const mo_gguf *g, mo_vocab *v, mo_error *err)
     }
     for (uint64_t i = 0; i < info.count; i++) {
         mo_gguf_entry_value(g, ids, i, &value);
-        if (value.as.u >= (uint64_t)v->count) { /* negative ones are huge here */
+        if (value.as.u >= (uint64_t)v->count) { /* negative values are huge here */
             return mo_fail(err, MO_EFORMAT,
                            "%s: key %s names token %lld of %d; download or convert the file again",
                            file_of(g), KEY("suppress_tokens"), (long long)value.as.i, v->count);
@@ -269,7 +268,7 @@ static mo_status load_suppressed(const mo_gguf *g, mo_vocab *v, mo_error *err)
     return MO_OK;
 }
 
-/* ---- What each token stands for ---- */
+/* ---- The bytes of each token ---- */
 
 bool mo_vocab_decode_bytes(const uint8_t *text, size_t length, uint8_t *to, size_t *bytes)
 {
@@ -310,7 +309,7 @@ static int byte_of_text(mo_text t)
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* U+2581 stands for a space. Returns the bytes written. */
+/* Replaces U+2581 by a space. Returns the number of bytes written. */
 static size_t unescape_spaces(mo_text t, uint8_t *to)
 {
     size_t n = 0;
@@ -325,7 +324,7 @@ static size_t unescape_spaces(mo_text t, uint8_t *to)
     return n;
 }
 
-/* The bytes of token i into `to`; sets *plain when plain text can become this token. */
+/* Writes the bytes of token i into `to`. Sets *plain if plain text can become this token. */
 static size_t piece_of(mo_vocab *v, int32_t i, uint8_t *to, bool *plain)
 {
     const mo_text t = mo_vocab_text(v, i);
@@ -334,7 +333,8 @@ static size_t piece_of(mo_vocab *v, int32_t i, uint8_t *to, bool *plain)
     const int byte = byte_of_text(t);
     *plain = t.length > 0 && kind != MO_TOKEN_CONTROL && kind != MO_TOKEN_UNKNOWN;
     if (v->model == MO_VOCAB_BYTES) {
-        /* Special tokens are literal; so is a text outside the alphabet, which no text can become. */
+        /* Special tokens are literal, as are tokens outside the alphabet, which text cannot
+           become. */
         if (kind != MO_TOKEN_CONTROL && kind != MO_TOKEN_USER && kind != MO_TOKEN_UNKNOWN &&
             mo_vocab_decode_bytes((const uint8_t *)t.data, t.length, to, &n)) {
             if (n == 1 && *plain) {
@@ -390,7 +390,7 @@ int32_t mo_vocab_find(const mo_vocab *v, const char *text)
     return id == MO_LOOKUP_NONE ? -1 : (int32_t)id;
 }
 
-/* ---- Adjustments ---- */
+/* ---- Corrections ---- */
 
 static const char deepseek_end[] = "<\xEF\xBD\x9C"
                                    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>";
@@ -414,7 +414,7 @@ static const char *const other_ends[] = {
 
 static const char *const harmony[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
 
-/* Files often call a token that ends a turn a normal one; it is control whatever they say. */
+/* Files often declare a token that ends a turn as normal. It is always a control token. */
 static void mark_end(mo_vocab *v, const char *text)
 {
     const int32_t id = mo_vocab_find(v, text);
@@ -424,16 +424,16 @@ static void mark_end(mo_vocab *v, const char *text)
     }
 }
 
-/* Of SentencePiece's vocabularies </s> is the end. Among byte-level ones Qwen's has a plain token of that name, which is a piece of
- * HTML there, so the file's word counts. */
+/* In SentencePiece vocabularies </s> ends the text. In byte-level ones, Qwen's for example, it is a plain
+   token for HTML, so the file decides. */
 static bool ends_by_name(const mo_vocab *v)
 {
     const int32_t id = mo_vocab_find(v, "</s>");
     return id >= 0 && (v->model != MO_VOCAB_BYTES || v->kinds[id] != MO_TOKEN_NORMAL);
 }
 
-/* The published tokenizer of Mistral v0.3 puts a space before a text alone, and none where there is one; files do not say so.
- * It is the SentencePiece vocabulary with marks of tools. */
+/* The published tokenizer of Mistral v0.3 adds a space before a text only if the text does not begin with
+   one. Files do not say so. It is recognized as a SentencePiece vocabulary with tool tokens. */
 static bool prefixes_once(const mo_vocab *v)
 {
     static const char *const marks[] = {"[INST]", "[AVAILABLE_TOOLS]", "[TOOL_CALLS]"};
@@ -471,7 +471,7 @@ static mo_status adjust(mo_vocab *v, mo_error *err)
             v->ends[ids[i]] = 1;
         }
     }
-    if (gpt_oss) { /* <|end|> closes a message there, and others follow */
+    if (gpt_oss) { /* <|end|> ends a message; others may follow */
         const int32_t end = mo_vocab_find(v, "<|end|>");
         if (end >= 0) {
             v->ends[end] = 0;
@@ -507,7 +507,7 @@ bool mo_vocab_strips_after(const mo_vocab *v, int32_t id)
     return strips;
 }
 
-/* The published tokenizers of Phi-3 give white space after a role's mark to the mark; files do not say so. */
+/* Tokenizers of Phi-3 treat white space after a role token as part of it. Files do not say so. */
 static mo_status load_stripping(const mo_gguf *g, mo_vocab *v, mo_error *err)
 {
     const char *architecture = "";
@@ -517,7 +517,7 @@ static mo_status load_stripping(const mo_gguf *g, mo_vocab *v, mo_error *err)
     return s;
 }
 
-/* ---- */
+/* ---- Loading ---- */
 
 mo_status mo_vocab_load(const mo_gguf *g, mo_vocab *v, mo_error *err)
 {

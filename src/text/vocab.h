@@ -1,5 +1,5 @@
-/* Vocab: the tokens of a model and what its file says about them. Private to the module; others use
- * tokenizer.h. Everything is copied out of the file. Constant after loading: any thread may read. */
+/* Vocab: the tokens of a model and their properties. Private to the module; others use tokenizer.h.
+   Everything is copied from the file. Constant after loading: any thread may read it. */
 #ifndef MO_TEXT_VOCAB_H
 #define MO_TEXT_VOCAB_H
 
@@ -24,45 +24,46 @@ typedef enum mo_token_kind {
 
 typedef struct mo_vocab {
     mo_vocab_model model;
-    char *pre; /* name of the pre-tokenizer, "" when the file gives none */
+    char *pre; /* name of the pre-tokenizer, "" if the file has none */
     int32_t count;
 
-    uint8_t *texts;    /* the tokens as the file has them, back to back */
+    uint8_t *texts;    /* tokens as written in the file, one after the other */
     uint32_t *text_at; /* count + 1 offsets */
-    uint8_t *pieces;   /* the bytes each token stands for */
+    uint8_t *pieces;   /* bytes of the tokens */
     uint32_t *piece_at;
-    uint8_t *kinds; /* mo_token_kind, after the adjustments */
+    uint8_t *kinds; /* mo_token_kind, corrected */
     float *scores;  /* MO_VOCAB_PIECES only */
 
     mo_lookup by_text; /* every token */
-    /* Tokens that plain text can become, by the bytes merging works on: pieces for MO_VOCAB_BYTES, texts
-     * for the others. Control, unknown and byte tokens are not in it, so text cannot forge them. */
+    /* Tokens that plain text can become, by the bytes that are merged: pieces for MO_VOCAB_BYTES, texts
+       for the others. Without control, unknown and byte tokens, so that text cannot forge them. */
     mo_lookup plain;
     int32_t byte_ids[256]; /* the token that stands for one byte, -1: none */
 
     int32_t bos, eos, eot, eom, unknown, separator, padding, mask; /* -1: none */
     bool add_bos, add_eos, add_space_prefix;
-    bool
-        prefix_once; /* that space is before a text that has none itself, and not after special tokens (Mistral v0.3) */
+    /* add a space only before a text that does not begin with one, and not after special tokens (Mistral
+       v0.3) */
+    bool prefix_once;
 
-    int32_t channel_marks
-        [4];           /* gpt-oss's, which are printed, but in a text are no tokens by themselves; -1: none */
-    bool strips_after; /* white space after a special token belongs to it (Phi-3) */
+    /* gpt-oss's channel tokens: printed, but text cannot become them; -1: none */
+    int32_t channel_marks[4];
+    bool strips_after; /* white space after a special token belongs to the token (Phi-3) */
 
-    uint8_t *ends; /* count flags: generation stops there */
+    uint8_t *ends; /* one flag per token: it ends generation */
     int32_t *suppressed;
     size_t suppressed_count;
 } mo_vocab;
 
-/* Loads the tokenizer's keys. MO_EUNSUPPORTED when the file has no tokenizer or one of another kind;
- * MO_EFORMAT when the keys contradict each other. On failure *out is empty. */
+/* Loads the tokenizer's keys. MO_EUNSUPPORTED if the file has no tokenizer or one of another kind; MO_EFORMAT
+   if the keys contradict each other. On failure *out is empty. */
 mo_status mo_vocab_load(const mo_gguf *g, mo_vocab *out, mo_error *err);
 void mo_vocab_free(mo_vocab *v);
 
-/* Is the token found in any text, whether special tokens are asked for or not? */
+/* Is the token always searched in texts, also without MO_TOKENIZE_SPECIAL? */
 bool mo_vocab_found_anywhere(const mo_vocab *v, int32_t id);
 
-/* Does the token take the white space after it? */
+/* Does white space after the token belong to it? */
 bool mo_vocab_strips_after(const mo_vocab *v, int32_t id);
 
 static inline mo_text mo_vocab_text(const mo_vocab *v, int32_t id)
@@ -75,11 +76,11 @@ static inline mo_text mo_vocab_piece(const mo_vocab *v, int32_t id)
     return (mo_text){(const char *)v->pieces + v->piece_at[id], v->piece_at[id + 1] - v->piece_at[id]};
 }
 
-/* The id of a token's text, -1 when there is none. */
+/* The id of the token with this text, -1: none. */
 int32_t mo_vocab_find(const mo_vocab *v, const char *text);
 
-/* Translates text in the alphabet of byte-level BPE (one character per byte) into bytes; `to` has space
- * for length bytes. False when some character is not of that alphabet. */
+/* Decodes text in the alphabet of byte-level BPE (one character per byte) into bytes. `to` has space for
+   length bytes. False if a character is not in the alphabet. */
 bool mo_vocab_decode_bytes(const uint8_t *text, size_t length, uint8_t *to, size_t *bytes);
 
 #endif

@@ -36,5 +36,7 @@ mo_feed feed_of(example *e, mo_session *session, mo_image **list, int64_t step);
 float *logits_of(example *e, mo_session *session, int64_t step);
 /* The session has the case's sequence; the greedy text follows it. */
 void check_greedy(example *e, mo_session *session);
+/* Feeds e together with other and a session of text: its last logits are those of `want`. */
+void check_company(example *e, example *other, mo_model *model, const float *want);
 
 #endif

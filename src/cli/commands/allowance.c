@@ -4,7 +4,6 @@
 
 #include "cli/print/terminal.h"
 
-/* For all layers. */
 static double mean_expert_bytes(mo_model *model)
 {
     mo_model_info info;
@@ -44,7 +43,7 @@ static double step_bytes(const cli_allowance *a)
     return a->steps ? (double)a->missing / (double)a->steps * a->expert_bytes : 0.0;
 }
 
-/* Of CPU and link together: copies read the same memory as the CPU. 0: not probed. */
+/* The common rate of CPU and link, because copies read the same memory as the CPU. 0: not measured. */
 static double wires_bytes_s(const cli_allowance *a)
 {
     double both = a->cpu_bytes_s + a->link_bytes_s;

@@ -30,11 +30,11 @@
 #include "cli/print/traffic.h"
 #include "cli/signals.h"
 
-#define YARDSTICK_BYTES ((int64_t)1 << 30) /* of weights, at most, that the rate of memory is measured with */
+#define YARDSTICK_BYTES ((int64_t)1 << 30) /* maximum bytes of weights for measuring the memory rate */
 
 typedef struct speeds {
     int64_t prefill, decode; /* tokens */
-    int64_t depth;           /* positions before them */
+    int64_t depth;           /* number of positions before them */
     int64_t rounds;
     double prefill_tps, decode_tps; /* medians */
     double prefill_best, decode_best;
@@ -42,10 +42,10 @@ typedef struct speeds {
     mo_model_info info;
     uint64_t session_bytes;
     uint64_t picks, runs;
-    mo_tier_report tiers; /* of the rounds */
+    mo_tier_report tiers; /* of all rounds */
     mo_device_report device;
     cli_device_lanes generating;
-    cli_lanes lanes;       /* since the model was opened, which is when the rounds began */
+    cli_lanes lanes;       /* since the model was opened */
     double decode_seconds; /* of all rounds */
     mo_split_report split; /* of the prompts */
     mo_traffic_report traffic;
@@ -58,7 +58,7 @@ static double median(double *values, int64_t n, double *best)
     return cli_quantile(values, n, 0.5);
 }
 
-/* Random ids, or those of a text, repeated when it is short. */
+/* Fills in random ids, or those of a text, repeated if it is short. */
 static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, int32_t *tokens,
                         int64_t count)
 {
@@ -94,13 +94,13 @@ static bool fill_tokens(const mo_model *model, const char *path, int64_t vocab, 
     return n > 0;
 }
 
-/* After `depth` positions, whose time does not count: `count` tokens in one feed, or one by one. Tokens per second; 0 after a
- * failure. What the device's lanes did meanwhile is added to `lanes`. */
+/* After `depth` positions, which are not timed, feeds `count` tokens at once or one by one. Returns tokens/s;
+   0 after a failure. Adds the work of the device's lanes to `lanes`. */
 static double measure(mo_session *session, const int32_t *tokens, int64_t depth, int64_t count,
                       bool one_by_one, mo_model *split, cli_device_lanes *lanes)
 {
     mo_error err;
-    const int32_t other = tokens[0] ? 0 : 1; /* forgets what the session held */
+    const int32_t other = tokens[0] ? 0 : 1; /* clears the session */
     mo_status status = cli_feed(&(mo_feed){.size = sizeof(mo_feed),
                                            .session = session,
                                            .tokens = depth ? tokens : &other,
@@ -131,7 +131,6 @@ static double measure(mo_session *session, const int32_t *tokens, int64_t depth,
     return status == MO_OK && !cli_interrupted() ? (double)count / seconds : 0.0;
 }
 
-/* A prompt whose time is split. */
 static double measure_split(mo_model *model, mo_session *session, const int32_t *tokens, speeds *s)
 {
     mo_split_report split = {0};
@@ -152,7 +151,7 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     mo_model_traffic(model, &traffic, sizeof traffic);
     mo_model_tiers(model, &begin, sizeof begin);
     mo_model_device(model, &device, sizeof device);
-    /* Where the weights stay in RAM, they are the yardstick: memory of its own would be more than was planned. */
+    /* If all weights are in RAM, they are used for measuring: a separate buffer would exceed the plan. */
     if (strcmp(begin.mode, "resident") == 0 && !device.name &&
         mo_model_read_rate(model, (uint64_t)YARDSTICK_BYTES, &s->read_gbps, &err) != MO_OK) {
         cli_say_error("bench", &err);
@@ -162,7 +161,7 @@ static bool run_rounds(mo_model *model, mo_session *session, const int32_t *toke
     mo_model_counters(model, &before, sizeof before);
     for (int64_t r = 0; r < s->rounds; r++) {
         cli_rounds_show(r, s->rounds, "prompt");
-        if (s->prefill) { /* the CPU's own clocks cost nothing */
+        if (s->prefill) { /* the CPU's clocks cost nothing */
             prefill[r] = device.name ? measure(session, tokens, s->depth, s->prefill, false, NULL, NULL)
                                      : measure_split(model, session, tokens, s);
         }
@@ -275,7 +274,7 @@ static void print_table(const speeds *s)
     cli_traffic_print(&s->traffic);
 }
 
-/* A chart of the speeds, with the memory limit of generation, and the prompt time by part. */
+/* Draws a chart of the speeds, with the memory limit of generation, and the parts of the prompt time. */
 static bool draw(const speeds *s, const char *svg)
 {
     const double limit = s->read_gbps > 0.0 ? s->read_gbps * 1e9 / (double)s->info.bytes_per_token : 0.0;
@@ -319,7 +318,7 @@ static bool draw(const speeds *s, const char *svg)
     return true;
 }
 
-/* For sessions of that many tokens. NULL with *code set. */
+/* Opens the model for sessions of this many tokens. NULL with *code set. */
 static mo_model *open_model(const char *path, const char *text, int64_t tokens, cli_loading *l, int *code)
 {
     if (!l->model.context) {
@@ -332,7 +331,7 @@ static mo_model *open_model(const char *path, const char *text, int64_t tokens, 
         return NULL;
     }
     if (!text && strcmp(l->model.learning.profile, "auto") == 0) {
-        l->model.learning.profile = "off"; /* random tokens teach nothing */
+        l->model.learning.profile = "off"; /* random tokens must not be learned */
     }
     return cli_loading_open("bench", path, l, code);
 }
@@ -371,7 +370,6 @@ static int bench(const char *path, const char *text, cli_loading *l, speeds *s, 
     return code;
 }
 
-/* Several sequences side by side. */
 static int bench_parallel(const char *path, const char *text, cli_loading *l, cli_parallel *p, bool json)
 {
     int code;
@@ -400,7 +398,6 @@ static int bench_parallel(const char *path, const char *text, cli_loading *l, cl
     return code;
 }
 
-/* With and without guesses. */
 static int bench_drafts(const char *path, const char *text, cli_loading *l, cli_drafts *d, bool json)
 {
     int code;
@@ -430,7 +427,7 @@ static int bench_drafts(const char *path, const char *text, cli_loading *l, cli_
     return code;
 }
 
-/* Is there something to measure, and does it fit? False after saying what is wrong. */
+/* Checks the lengths: there must be something to measure, and it must fit. False after printing the error. */
 static bool check_lengths(const speeds *s, int64_t parallel, int64_t context)
 {
     const int64_t measured = parallel                 ? s->prefill + s->decode
@@ -456,7 +453,7 @@ static bool check_lengths(const speeds *s, int64_t parallel, int64_t context)
     return true;
 }
 
-/* What tells of one sequence's speed has no meaning for several. */
+/* Rejects options that only apply to one sequence. */
 static bool check_alone(const char *what, bool given, bool several)
 {
     if (given && several) {
@@ -495,7 +492,6 @@ static bool asks_for_drafts(const request *q, const cli_loading *l)
     return q->draft >= 0 || l->model.speculate != MO_SPECULATE_OFF;
 }
 
-/* Checks what the options of guesses say together. */
 static bool check_drafts(const request *q, const speeds *s, const cli_loading *l)
 {
     if (q->accepted >= 0 && q->draft < 0) {
@@ -527,7 +523,6 @@ static bool check_drafts(const request *q, const speeds *s, const cli_loading *l
     return true;
 }
 
-/* Checks what the options say together. */
 static int check(const request *q, const speeds *s, const char *url)
 {
     if (q->model && q->synthetic) {
@@ -579,6 +574,26 @@ static int bench_model(const request *q, speeds *s, cli_loading *l)
         return bench_parallel(path, q->text, l, &p, q->json);
     }
     return path ? bench(path, q->text, l, s, q->svg, q->json) : code;
+}
+
+static int bench_with(const request *q, speeds *s, cli_server_bench *server, cli_loading *l)
+{
+    int code = check(q, s, server->url);
+    if (code != CLI_OK || cli_cluster_follows("bench", q->model, l, &code)) {
+        return code;
+    }
+    if (!cli_check_writable("bench", "--svg", q->svg)) {
+        return CLI_FAILED;
+    }
+    if (!check_lengths(s, q->parallel, l->model.context)) {
+        return CLI_USAGE;
+    }
+    if (server->url) {
+        server->streams = q->parallel ? q->parallel : 1;
+        server->json = q->json;
+        return bench_server(server, s, q->model || q->synthetic || q->text);
+    }
+    return bench_model(q, s, l);
 }
 
 int cli_bench(int argc, char **argv)
@@ -649,25 +664,7 @@ int cli_bench(int argc, char **argv)
         .max_arguments = 1,
     };
     int first;
-    int code = cli_options_parse(&usage, argc, argv, &first);
-    if (code >= 0) {
-        return code;
-    }
-    q.model = argv[first];
-    code = check(&q, &s, server.url);
-    if (code != CLI_OK || cli_cluster_follows("bench", q.model, &l, &code)) {
-        return code;
-    }
-    if (!cli_check_writable("bench", "--svg", q.svg)) {
-        return CLI_FAILED;
-    }
-    if (!check_lengths(&s, q.parallel, l.model.context)) {
-        return CLI_USAGE;
-    }
-    if (server.url) {
-        server.streams = q.parallel ? q.parallel : 1;
-        server.json = q.json;
-        return bench_server(&server, &s, q.model || q.synthetic || q.text);
-    }
-    return bench_model(&q, &s, &l);
+    const int code = cli_options_parse(&usage, argc, argv, &first);
+    q.model = code >= 0 ? NULL : argv[first];
+    return code >= 0 ? code : bench_with(&q, &s, &server, &l);
 }

@@ -34,14 +34,14 @@ typedef struct dialog {
     cli_loading *l;
     char *path; /* of the model */
     mo_model *model;
-    cli_generation generation, *g; /* &generation, or NULL */
+    cli_generation generation, *g; /* NULL: no generation is open */
     cli_chat_settings settings;
     cli_conversation c;
-    cli_images waiting; /* pictures of the next message */
+    cli_images waiting; /* pictures for the next message */
     int64_t context;
     mo_thinking thinking;
     bool leave, failed;
-    char *pending; /* a message that the full context had no place for; NULL: none */
+    char *pending; /* a message that did not fit the context; NULL: none */
 } dialog;
 
 /* ---- The model ---- */
@@ -67,7 +67,7 @@ static void close_model(dialog *chat)
     chat->path = NULL;
 }
 
-/* Loads a model that was checked, and begins to talk with it. CLI_OK, or another code after saying what is wrong. */
+/* Loads a checked model and begins a conversation. CLI_OK, or another code after printing the error. */
 static int open_model(dialog *chat, const char *path)
 {
     const request *r = chat->r;
@@ -114,8 +114,7 @@ static void offer(void)
                     "For a larger context: moraine chat --ctx N.\n");
 }
 
-/* Tokens of the conversation as it is; 0 after saying what is wrong. They become g's unless there is no place for them
- * and an answer. */
+/* The number of tokens, 0 after printing the error. They become g's tokens if they and an answer fit. */
 static size_t prepare(dialog *chat)
 {
     size_t count = 0;
@@ -128,7 +127,7 @@ static size_t prepare(dialog *chat)
     return ok ? count : 0;
 }
 
-/* The text and the pictures that wait become the last message. False, with nothing changed, after saying what is wrong. */
+/* Adds the text and the pending pictures as the last message. False, unchanged, after printing the error. */
 static bool put(dialog *chat, const char *text)
 {
     size_t length = strlen(text);
@@ -144,14 +143,14 @@ static bool put(dialog *chat, const char *text)
     return ok;
 }
 
-/* The answer to the conversation's last message. False: there is none, and the message can be put again. */
+/* Answers the last message. False: there is no answer, and the message can be sent again. */
 static bool answer(dialog *chat)
 {
     cli_generation *g = chat->g;
     cli_interrupt_catch();
     const bool answered = cli_generate(g) == CLI_OK;
     printf("\n");
-    cli_interrupt_forget(); /* Ctrl-C ends the answer alone */
+    cli_interrupt_forget(); /* Ctrl-C ends only the answer */
     chat->leave = cli_interrupt_is_final();
     const bool nothing = g->finish == CLI_FINISH_INTERRUPTED && g->answer.length == 0;
     const bool said = answered && !nothing &&
@@ -194,7 +193,6 @@ static void ask(dialog *chat, const char *text)
     offer();
 }
 
-/* Puts again what waited for a place. */
 static void ask_again(dialog *chat)
 {
     char *text = chat->pending;
@@ -218,7 +216,7 @@ static void say_nothing_asked(void)
     fprintf(stderr, "nothing to remove: no messages yet\n");
 }
 
-/* Pictures that wait for a message that is not written yet. False: there are none. */
+/* Removes pictures for the next message. False: there are none. */
 static bool remove_waiting(dialog *chat)
 {
     const int count = chat->pending ? 0 : chat->waiting.count;
@@ -297,7 +295,7 @@ static void drop(dialog *chat, const char *argument)
     ask_again(chat);
 }
 
-/* The last message is answered once more; the answer that it has stays when there is no other. */
+/* Answers the last message again. The old answer is kept if there is no new one. */
 static void regenerate(dialog *chat, const char *argument)
 {
     mo_generation_info info;
@@ -320,7 +318,7 @@ static void regenerate(dialog *chat, const char *argument)
     cli_conversation_forget(c, c->count - 1);
     const size_t tokens = prepare(chat);
     const bool answered = tokens > 0 && (int64_t)tokens < chat->context && answer(chat);
-    if (!answered) { /* perhaps it was interrupted before its first word */
+    if (!answered) { /* for example interrupted before its first word */
         cli_conversation_say(c, "assistant", before);
     }
     free(before);
@@ -343,7 +341,7 @@ static void set_system(dialog *chat, const char *text)
     }
 }
 
-/* As Ollama has it, "parameter" may stand before the name, and the system message is one of the settings. */
+/* As in Ollama, "parameter" may precede the name, and the system message is a setting. */
 static void set(dialog *chat, const char *words)
 {
     static const char parameter[] = "parameter ", system[] = "system ";
@@ -371,7 +369,7 @@ static void show_model(const dialog *chat)
         cli_bytes_text(info.core_bytes + info.expert_bytes + info.table_bytes + info.vector_bytes, bytes));
 }
 
-/* Memory is for one model: the old one goes first, and comes back if the new one cannot be used. */
+/* There is memory for one model only: closes the old one first, and opens it again if the new one fails. */
 static void change_model(dialog *chat, const char *name)
 {
     int code;
@@ -426,7 +424,7 @@ static void apply(dialog *chat, const char *argument)
     cli_profile_apply(chat->g->model, argument);
 }
 
-/* Computes a picture's rows at once, so that people see what it costs and whether it can be read. */
+/* Computes a picture's rows now, so that errors and the time are visible at once. */
 static void add_image(dialog *chat, const char *path)
 {
     mo_image_info info;
@@ -441,7 +439,7 @@ static void add_image(dialog *chat, const char *path)
             model_name(chat));
         return;
     }
-    if (strcmp(path, "-") == 0) { /* where the conversation comes from */
+    if (strcmp(path, "-") == 0) { /* the conversation is read from there */
         fprintf(stderr, "moraine chat: /image needs the name of a file\n");
         return;
     }
@@ -467,7 +465,7 @@ static void save(dialog *chat, const char *path)
     }
 }
 
-/* False after saying why not. */
+/* False after printing the reason. */
 static bool go_on_with(dialog *chat, const cli_session_file *saved, const char *path)
 {
     if (cli_session_file_is_raw(saved)) {
@@ -540,7 +538,8 @@ static void help(dialog *chat, const char *argument)
                      "\"\"\" and \"\"\", or paste it.");
 }
 
-/* The name of a file as Tab and terminals write it: with \ before what is special, or between quotes. One that is there is taken as it is. */
+/* Decodes a file name written by Tab completion or a terminal: with \ before special characters, or quoted.
+   The name of an existing file is unchanged. */
 static void unquote(char *path)
 {
     const char quote = path[0] == '\'' || path[0] == '"' ? path[0] : '\0';
@@ -555,7 +554,7 @@ static void unquote(char *path)
     *to = '\0';
 }
 
-/* Runs a command with what follows it, in which ~/ is the home directory. */
+/* Runs a command with its argument, in which ~/ is the home directory. */
 static void run_with(dialog *chat, const struct command *c, const char *argument)
 {
     char *path = cli_homepath(argument);
@@ -564,7 +563,7 @@ static void run_with(dialog *chat, const struct command *c, const char *argument
         return;
     }
     for (size_t length = strlen(path); length > 0 && path[length - 1] == ' '; length--) {
-        path[length - 1] = '\0'; /* that Tab has put behind it */
+        path[length - 1] = '\0'; /* added by Tab completion */
     }
     if (c->argument && strstr(c->argument, "FILE")) {
         unquote(path);
@@ -591,7 +590,7 @@ static void obey(dialog *chat, const char *line)
         }
         return;
     }
-    if (strncmp(line, "/show", length) == 0 && length == strlen("/show")) { /* of Ollama */
+    if (strncmp(line, "/show", length) == 0 && length == strlen("/show")) { /* Ollama's command */
         cli_wrapping_say(
             "unknown command /show; /model describes the model, /set lists the settings, /system "
             "shows the system message");
@@ -615,7 +614,7 @@ static int converse(dialog *chat, const char *history)
         fprintf(stderr, "moraine chat: out of memory\n");
         return CLI_FAILED;
     }
-    /* At a terminal Ctrl-C never ends the conversation, however often it comes and whatever runs at that moment. */
+    /* On a terminal Ctrl-C never ends the conversation. */
     void (*const next)(void) = isatty(STDIN_FILENO) ? cli_interrupt_catch : cli_interrupt_release;
     next();
     while (!chat->leave && !chat->failed) {
@@ -628,7 +627,7 @@ static int converse(dialog *chat, const char *history)
         if (begin[0] == '/' && !literal) {
             obey(chat, begin);
         } else if (begin[0]) {
-            free(chat->pending); /* another message takes its place */
+            free(chat->pending); /* replaced by this message */
             chat->pending = NULL;
             ask(chat, text);
         }
@@ -650,7 +649,7 @@ static int talk(dialog *chat, const cli_session_file *saved)
         (!r->system || cli_conversation_say(&chat->c, "system", r->system))) {
         code = converse(chat, r->history);
         if (r->session && chat->g) {
-            cli_signals_patience(); /* what was said until a signal, or until the terminal went, is kept whole */
+            cli_signals_patience(); /* write the session in full, also after a signal or without a terminal */
             code = cli_session_file_write(r->session, chat->g, &chat->c, false) ? code : CLI_FAILED;
         }
     }
@@ -659,13 +658,12 @@ static int talk(dialog *chat, const cli_session_file *saved)
     return code;
 }
 
-/* Checks what the options and the file say together. */
 static bool check(const request *r, const cli_session_file *saved)
 {
     if (!cli_stop_check("chat", &r->stops) || !cli_thinking_check("chat", &r->thinking)) {
         return false;
     }
-    if (saved && r->system) { /* a system message comes first or not at all */
+    if (saved && r->system) { /* only a new conversation can get a system message */
         fprintf(stderr, "moraine chat: the session in %s already exists; --system is only for new ones\n",
                 r->session);
         return false;

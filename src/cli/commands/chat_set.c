@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/nearest.h"
 
-/* Names that other programs have for them. */
+/* Names of settings in other programs. */
 static const struct {
     const char *name, *own;
 } others[] = {
@@ -23,7 +23,7 @@ static const struct {
     {"mirostat-eta", "mirostat-lr"},
 };
 
-/* Words of other programs that are no settings here, and what does the same. */
+/* Settings of other programs that do not exist here, and what to use instead. */
 static const struct {
     const char *name, *instead;
 } elsewhere[] = {
@@ -121,7 +121,7 @@ static void say_unknown(const char *typed, const char *name, const char *nearest
     }
 }
 
-/* The option of this name, in which _ is - . */
+/* The option with this name; _ and - are the same. */
 static const cli_option *find(const cli_options *list, const char *word, size_t length)
 {
     char typed[64], name[64];
@@ -145,7 +145,7 @@ static const cli_option *find(const cli_options *list, const char *word, size_t 
     return NULL;
 }
 
-/* A copy of the text that lives as long as the settings; NULL when memory is out. */
+/* A copy of the text that lives as long as the settings. NULL when out of memory. */
 static char *keep(cli_chat_settings *s, const char *text)
 {
     if (!mo_array_reserve(&s->texts, &s->text_space, s->text_count + 1, sizeof *s->texts)) {
@@ -155,10 +155,9 @@ static char *keep(cli_chat_settings *s, const char *text)
     if (copy) {
         s->texts[s->text_count++] = copy;
     }
-    return copy; /* cppcheck-suppress memleak ; the list has it */
+    return copy; /* cppcheck-suppress memleak ; the list owns it */
 }
 
-/* Quotation marks around the whole text go. */
 static void unquote(char *text)
 {
     const size_t length = strlen(text);
@@ -168,7 +167,6 @@ static void unquote(char *text)
     }
 }
 
-/* Gives the option of this name the value that it has when nobody has set it. */
 static void reset(cli_chat_settings *s, const char *name)
 {
     cli_chat_settings unset = {.sampling = CLI_SAMPLING_DEFAULT, .limit = -1};
@@ -205,7 +203,7 @@ void cli_chat_set(cli_chat_settings *settings, cli_generation *g, const char *wo
     }
     const bool resets = strcmp(text, "default") == 0;
     unquote(text);
-    reset(&changed, o->name); /* a list begins anew */
+    reset(&changed, o->name); /* replaces the old list */
     if ((resets || cli_option_store(o, text)) && cli_generation_change(g, &changed.sampling, changed.limit)) {
         settings->sampling = changed.sampling;
         settings->limit = changed.limit;

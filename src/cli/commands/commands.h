@@ -1,9 +1,9 @@
-/* Commands: the subcommands of the program. Each gets its own words, argv[0] being its name, and returns
- * an exit code (options.h). A new one is a file, a line here and a line in main.c's table. */
+/* Commands: the subcommands of the program. Each gets its own arguments (argv[0] is its name) and returns an
+   exit code (options.h). To add one: a file, a line here and a line in main.c's table. */
 #ifndef MO_CLI_COMMANDS_H
 #define MO_CLI_COMMANDS_H
 
-/* Of the commands that have --dir. */
+/* Help of --dir. */
 #define CLI_DIR_HELP                                                                                         \
     "directory of models (default: MORAINE_MODELS, or moraine/models in XDG_DATA_HOME or ~/.local/share)"
 

@@ -1,4 +1,4 @@
-/* moraine doctor: what makes models slow on this machine, and how to fix it. */
+/* moraine doctor: reasons why models are slow on this machine, and fixes. */
 #include <moraine_tools.h>
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void print_table(const mo_doctor *doctor)
         printf("%s%-*s%-*s%s", f.wrong ? cli_terminal_bold() : "", NAME_COLUMN, f.wrong ? "slow" : "ok",
                TEXT_COLUMN - NAME_COLUMN, name, f.wrong ? cli_terminal_plain() : "");
         cli_terminal_wrap(f.what, TEXT_COLUMN);
-        if (f.mend[0]) { /* in one line, to be copied */
+        if (f.mend[0]) { /* on one line, for copying */
             printf("%*s%s\n", TEXT_COLUMN, "", f.mend);
         }
     }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/commands/commands.h"
 #include "cli/messages.h"
 #include "cli/print/json.h"
 #include "cli/print/measured.h"
@@ -15,7 +14,7 @@
 
 enum {
     ROUNDS_MAX = 64,
-    MATCH = 8 /* tokens: guesses are as sure as after a match of this length, until more is known */
+    MATCH = 8 /* tokens: drafts are rated like a match of this length until more is known */
 };
 
 typedef struct sequence {
@@ -23,11 +22,11 @@ typedef struct sequence {
     mo_generation *generation;
     mo_draft_source source;
     int32_t *said; /* [prompt + generated + 1] prompt and greedy answer */
-    int64_t known; /* of them */
+    int64_t known; /* number of known tokens */
     uint64_t random;
-    double *gaps[2]; /* [rounds * generated] between tokens, without and with guesses */
+    double *gaps[2]; /* [rounds * generated] times between tokens, without and with drafts */
     int64_t gap_count[2];
-    int64_t last_ns; /* when its last token came; 0: it has none */
+    int64_t last_ns; /* time of its last token; 0: none yet */
     const struct measuring *all;
 } sequence;
 
@@ -39,9 +38,9 @@ typedef struct measuring {
     mo_generation *list[CLI_DRAFTS_SEQUENCES];
 } measuring;
 
-/* What a pass measured. */
+/* Results of a pass. */
 typedef struct pass {
-    double prompt_tps, tps, step_s; /* step_s: time of a step, on average */
+    double prompt_tps, tps, step_s; /* step_s: average time of a step */
     int64_t drafted, right;
 } pass;
 
@@ -54,7 +53,7 @@ static bool fail(const mo_error *err)
     return false;
 }
 
-/* Says what follows in the greedy answer; each token is another one with the probability that was asked for. */
+/* Proposes the continuation of the greedy answer. Each token is wrong with the requested probability. */
 static int64_t replay(void *user, const int32_t *tokens, int64_t count, int32_t *out, int64_t most)
 {
     sequence *s = user;
@@ -77,7 +76,7 @@ static bool open_one(measuring *m, int which, bool with)
 {
     const cli_drafts *d = m->d;
     sequence *s = &m->sequences[which];
-    const int32_t other = s->said[0] ? 0 : 1; /* forgets what the session held */
+    const int32_t other = s->said[0] ? 0 : 1; /* clears the session */
     mo_generation_options o = mo_generation_options_default();
     const mo_generation_extra extra = {.source = d->depth ? &s->source : NULL};
     mo_error err;
@@ -96,7 +95,6 @@ static bool open_one(measuring *m, int which, bool with)
     return true;
 }
 
-/* Notes when tokens came. */
 static bool drain(sequence *s, bool with)
 {
     mo_generation_event e;
@@ -114,7 +112,7 @@ static bool drain(sequence *s, bool with)
     return true;
 }
 
-/* The answer is the same in every pass. */
+/* Checks that the answer is the same in every pass. */
 static bool check_text(sequence *s)
 {
     mo_generation_info info;
@@ -143,7 +141,7 @@ static int64_t generated(const measuring *m)
     return sum;
 }
 
-/* Until the first answer is complete: then all of them share every step that counts. */
+/* Runs until the first answer is complete, so that all counted steps contain every sequence. */
 static bool generate(measuring *m, bool with, pass *out)
 {
     const cli_drafts *d = m->d;
@@ -171,7 +169,7 @@ static bool generate(measuring *m, bool with, pass *out)
     return good;
 }
 
-/* All prompts, one after the other, each with its first token; then the answers, together. */
+/* Processes all prompts one after the other, each with its first token, then all answers together. */
 static bool run_pass(measuring *m, bool with, pass *out)
 {
     const cli_drafts *d = m->d;
@@ -234,7 +232,7 @@ static bool run_rounds(measuring *m)
     cli_drafts *d = m->d;
     pass off[ROUNDS_MAX] = {0}, on[ROUNDS_MAX] = {0}, first;
     mo_speculation_report before, after;
-    if (!run_pass(m, false, &first)) { /* its answers are what is replayed; it warms up, too */
+    if (!run_pass(m, false, &first)) { /* records the answers, and is the warm-up */
         return false;
     }
     for (int64_t i = 0; i < d->sequences; i++) {
@@ -243,7 +241,7 @@ static bool run_rounds(measuring *m)
     mo_model_speculation(m->model, &before, sizeof before);
     for (int64_t r = 0; r < d->rounds; r++) {
         for (int turn = 0; turn < 2; turn++) {
-            const bool with = (turn + r) % 2; /* the order changes */
+            const bool with = (turn + r) % 2; /* alternate the order */
             cli_rounds_show(r, d->rounds, with ? "with guesses" : "without");
             if (!run_pass(m, with, with ? &on[r] : &off[r])) {
                 return false;

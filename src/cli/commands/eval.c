@@ -1,5 +1,4 @@
-/* moraine eval: perplexity of texts, which experts they use, logits to a file, and how far they are from saved
- * ones. */
+/* moraine eval: perplexity of texts, expert usage, writing logits, and comparing them with saved ones. */
 #include <moraine_server.h>
 
 #include <errno.h>
@@ -25,40 +24,41 @@
 #include "cli/print/tiers.h"
 #include "cli/signals.h"
 
-enum { WINDOW_DEFAULT = 512, PASSAGES_MAX = CLI_TEXTS_MAX + 1 }; /* one text may come without --text */
+/* one text may be an argument without --text */
+enum { WINDOW_DEFAULT = 512, PASSAGES_MAX = CLI_TEXTS_MAX + 1 };
 
-/* One text, or one list of ids, and what was found. */
+/* A text or a list of ids, and its results. */
 typedef struct passage {
     const char *path;
     int32_t *tokens;
     int64_t count;
     double loss; /* sum of -ln p(next token) */
     int64_t predicted;
-    cli_routing *routing; /* NULL: not wanted */
+    cli_routing *routing; /* NULL: not requested */
 } passage;
 
 typedef struct evaluation {
     passage passages[PASSAGES_MAX];
     int passage_count;
     int64_t window, vocab;
-    cli_outfile save; /* rows written, if any are asked for */
-    FILE *base;       /* rows compared with, or NULL */
+    cli_outfile save; /* logits to write, if requested */
+    FILE *base;       /* logits to compare with, or NULL */
     const char *save_path, *base_path;
     float *base_row;
     bool routing, json, failed;
 
-    /* The window at work. */
+    /* The current window. */
     passage *at;
     const int32_t *tokens;
     int64_t count;
 
-    double divergence, divergence_max; /* KL from the saved distribution to this one */
+    double divergence, divergence_max; /* KL divergence from the saved distribution to this one */
     int64_t compared, same_top;
-    int64_t done; /* tokens of earlier windows */
+    int64_t done; /* tokens in earlier windows */
     cli_progress progress;
 } evaluation;
 
-/* ln of the sum of exp(row - max), and the max: the normalizer of a row of logits, in double precision. */
+/* The logarithm of the sum of exp(row - max), plus max: the normalizer of a row of logits. */
 static double normalizer(const float *row, int64_t n, int64_t *top)
 {
     double sum = 0.0;
@@ -131,7 +131,7 @@ static void on_routes(void *user, int layer, int64_t position, const int32_t *id
     cli_routing_observe(e->at->routing, layer, position, ids, weights, used);
 }
 
-/* Ids separated by white space. NULL after saying what is wrong. */
+/* Reads ids separated by white space. NULL after printing the error. */
 static int32_t *read_ids(const char *path, int64_t *count)
 {
     size_t length;
@@ -190,7 +190,7 @@ static int32_t *tokens_of_text(const mo_model *model, const char *path, int64_t 
     return ids;
 }
 
-/* As many rows as there are tokens. For a pipe or device this is only known at the end. */
+/* Compares the numbers of rows and tokens. For a pipe or device this is only known at the end. */
 static bool check_rows(const evaluation *e)
 {
     struct stat st;
@@ -220,7 +220,7 @@ static bool open_files(evaluation *e)
            (!e->save_path || cli_outfile_open(&e->save, "eval", e->save_path));
 }
 
-/* Nothing is left of what was compared with. */
+/* Is the file of saved logits at its end? */
 static bool base_ended(const evaluation *e)
 {
     if (e->base && fgetc(e->base) != EOF) {
@@ -233,7 +233,7 @@ static bool base_ended(const evaluation *e)
 
 /* ---- Running ------------------------------------------------------------------------------------ */
 
-/* A session of its own for every window: an older one would keep, and not report, a beginning they share. */
+/* Uses a new session for every window: an older one would keep a common beginning and not report it. */
 static bool evaluate_window(evaluation *e, mo_model *model, mo_kv_type kv, int64_t step)
 {
     mo_error err;
@@ -254,7 +254,7 @@ static bool evaluate_window(evaluation *e, mo_model *model, mo_kv_type kv, int64
         status = cli_feed(&feed, &err);
     }
     mo_session_close(session);
-    if (status != MO_OK && !e->failed && !cli_interrupted()) { /* otherwise it was said already */
+    if (status != MO_OK && !e->failed && !cli_interrupted()) { /* otherwise the error was printed already */
         cli_progress_end(&e->progress);
         cli_say_error("eval", &err);
     }
@@ -288,7 +288,6 @@ static bool evaluate(evaluation *e, mo_model *model, mo_kv_type kv, int64_t step
 
 /* ---- Results ------------------------------------------------------------------------------------ */
 
-/* For a scored one. */
 static double perplexity_of(const passage *p)
 {
     return exp(p->loss / (double)p->predicted);
@@ -416,7 +415,7 @@ static void print_tables(const evaluation *e)
 
 /* ---- Command ------------------------------------------------------------------------------------ */
 
-/* Tokenizes the texts (a list of ids was read before) and prepares the statistics. */
+/* Tokenizes the texts (a list of ids has been read before) and prepares the statistics. */
 static bool prepare(evaluation *e, const mo_model *model)
 {
     for (int i = 0; i < e->passage_count; i++) { /* NOLINT(clang-analyzer-unix.Malloc): closed later */
@@ -437,7 +436,7 @@ static bool prepare(evaluation *e, const mo_model *model)
 
 static void evaluation_close(evaluation *e)
 {
-    for (int i = 0; i < PASSAGES_MAX; i++) { /* unused ones are zero */
+    for (int i = 0; i < PASSAGES_MAX; i++) { /* unused entries are zero */
         free(e->passages[i].tokens);
         cli_routing_close(e->passages[i].routing);
     }
@@ -448,7 +447,6 @@ static void evaluation_close(evaluation *e)
     }
 }
 
-/* Can everything be read and written that was named? */
 static bool files_fit(const evaluation *e, const char *ids_path)
 {
     for (int i = 0; !ids_path && i < e->passage_count; i++) {
@@ -476,7 +474,7 @@ static int run(const char *path, const char *ids_path, const cli_loading *l, eva
         if (!p->tokens) {
             return CLI_FAILED;
         }
-        if (!e->window) { /* a list of ids is one sequence unless the user says otherwise */
+        if (!e->window) { /* a list of ids is one sequence by default */
             e->window = l->model.context ? l->model.context : p->count;
         }
     }
@@ -510,7 +508,6 @@ static int run(const char *path, const char *ids_path, const cli_loading *l, eva
     return code;
 }
 
-/* True when the arguments make sense together; otherwise it was said what does not. */
 static bool check_request(const char *ids, const evaluation *e, const cli_loading *l)
 {
     if ((e->passage_count > 0) == (ids != NULL)) {
@@ -578,9 +575,9 @@ int cli_eval(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    for (argc = first; argv[argc]; argc++) { /* fewer words may be left of llama.cpp's */
+    for (argc = first; argv[argc]; argc++) { /* translating llama.cpp's options may have removed words */
     }
-    /* A lone argument is a text where there is none else, unless it looks like a model. */
+    /* A single argument is the text if there is no other and it does not look like a model. */
     const bool alone = argc - first == 1 && texts.count == 0 && !ids && !cli_model_name(argv[first]);
     if (cli_cluster_follows("eval", alone ? NULL : argv[first], &l, &code)) {
         return code;

@@ -1,4 +1,4 @@
-/* moraine inspect: what a model file holds, and what one token reads of it. */
+/* moraine inspect: the contents of a model file, and the bytes that a token reads. */
 #include <moraine_server.h>
 #include <moraine_tools.h>
 
@@ -23,7 +23,7 @@ static void heading(const char *text)
     printf("\n%s%s%s\n", cli_terminal_bold(), text, cli_terminal_plain());
 }
 
-/* Prints at most `columns` columns of UTF-8 text, "..." when it is longer. */
+/* Prints at most `columns` columns of UTF-8 text; longer text ends with "...". */
 static void print_cut(const char *text, int columns)
 {
     if (cli_text_columns(text) <= columns) {
@@ -41,7 +41,7 @@ static void print_cut(const char *text, int columns)
     printf("%.*s...", (int)end, text);
 }
 
-/* A value of the metadata by its key, as text; empty when the file has none. The caller frees it. */
+/* A metadata value as text; empty if the key is missing. The caller frees it. */
 static char *value_text(const mo_file *file, int64_t index)
 {
     size_t size = mo_file_metadata_text(file, index, SHOWN_ELEMENTS, NULL, 0) + 1;
@@ -65,7 +65,7 @@ static char *text_of_key(const mo_file *file, const char *key)
 
 static void print_text_row(const mo_file *file, const char *label, const char *key)
 {
-    char *text = text_of_key(file, key); /* escaped, unlike the summary's own strings */
+    char *text = text_of_key(file, key); /* escaped, unlike the strings in the summary */
     printf("  %-18s", label);
     print_cut(text ? text : "not given", cli_terminal_width(stdout) - 21);
     putchar('\n');
@@ -104,7 +104,6 @@ static void print_model(const mo_file *file, const mo_file_info *s)
            s->parts == 1 ? "file" : "files");
 }
 
-/* Of a clip file. */
 static void print_encoder(const mo_file *file)
 {
     mo_encoder_info e;
@@ -300,7 +299,7 @@ static json_t *parts_json(const cli_model_header *h, const mo_file *file)
     return list;
 }
 
-/* A list, because keys need not be valid UTF-8 and so might collide as the names of an object. */
+/* A list, because keys may be invalid UTF-8 and collide as member names. */
 static json_t *metadata_json(const mo_file *file)
 {
     json_t *list = json_array();
@@ -339,7 +338,7 @@ static json_t *tensors_json(const mo_file *file)
     return list;
 }
 
-/* Of a clip file; NULL of others. */
+/* For a clip file; otherwise NULL. */
 static json_t *encoder_json(const mo_file *file)
 {
     mo_encoder_info e;
@@ -454,7 +453,7 @@ int cli_inspect(int argc, char **argv)
     return inspect(argv[first], json, metadata, tensors);
 }
 
-/* moraine show: the same in a few lines. */
+/* moraine show: a short version. */
 int cli_show(int argc, char **argv)
 {
     bool json = false;

@@ -1,4 +1,4 @@
-/* moraine list: the models that were pulled. */
+/* moraine list: the pulled models. */
 #include <moraine_server.h>
 
 #include <stdio.h>

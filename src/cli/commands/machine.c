@@ -1,4 +1,4 @@
-/* moraine machine: what the library sees of this machine. */
+/* moraine machine: a description of this machine. */
 #include <moraine_tools.h>
 
 #include <stdio.h>

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/commands/commands.h"
 #include "cli/learning.h"
 #include "cli/messages.h"
 #include "cli/print/device.h"
@@ -28,7 +27,7 @@ typedef struct measuring {
     int64_t batch;
     sequence sequences[CLI_PARALLEL_MAX];
     mo_feed feeds[CLI_PARALLEL_MAX];
-    double *first; /* [sequences] of a round */
+    double *first; /* [sequences] in a round */
     double *steps; /* [rounds * generated] */
     int64_t step_count;
 } measuring;
@@ -41,7 +40,7 @@ static bool on_step(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
-/* Brings sequences first .. first + count - 1 to `length` tokens in shared steps; the next token of each is picked. */
+/* Feeds sequences first .. first + count - 1 up to `length` tokens in shared steps, and samples. */
 static bool feed(measuring *m, const int32_t *tokens, int64_t first, int64_t count, int64_t length)
 {
     const int64_t stride = m->p->prompt + m->p->generated;
@@ -67,7 +66,7 @@ static bool feed(measuring *m, const int32_t *tokens, int64_t first, int64_t cou
     return status == MO_OK;
 }
 
-/* All prompts, as many at once as fill a step, so that the first sequences do not wait for the last. */
+/* Processes all prompts, as many at once as fill a step, so that the first sequences need not wait. */
 static bool read_prompts(measuring *m, const int32_t *tokens)
 {
     const cli_parallel *p = m->p;
@@ -85,7 +84,7 @@ static bool read_prompts(measuring *m, const int32_t *tokens)
     return true;
 }
 
-/* The tokens are given, so that every round and every machine has the same work; what the samplers pick is not used. */
+/* The fed tokens are given, so that the work is always the same; sampled tokens are ignored. */
 static bool generate(measuring *m, const int32_t *tokens)
 {
     const cli_parallel *p = m->p;
@@ -99,7 +98,7 @@ static bool generate(measuring *m, const int32_t *tokens)
     return true;
 }
 
-/* Sessions forget the round before when they are fed something that begins otherwise. */
+/* Feeding other tokens clears the sessions of the previous round. */
 static bool forget(measuring *m, const int32_t *tokens)
 {
     const int64_t stride = m->p->prompt + m->p->generated;

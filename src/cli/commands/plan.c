@@ -1,4 +1,4 @@
-/* moraine plan: what would be where under a ceiling, and how fast that would be; nothing is loaded. */
+/* moraine plan: the placement of a model under given limits, and its speed. Loads nothing. */
 #include <moraine_server.h>
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void heading(const char *text)
     printf("\n%s%s%s\n", cli_terminal_bold(), text, cli_terminal_plain());
 }
 
-/* One place that takes bytes; none when there are no bytes. */
+/* Prints one use of memory; nothing for 0 bytes. */
 static void print_place(const char *label, int64_t bytes, const char *note)
 {
     char size[32];
@@ -88,7 +88,7 @@ static void print_device(const mo_plan_report *r, const char *kv)
     print_place("total", d->used_bytes, together);
 }
 
-/* What is part of other lines: memory for guessed tokens, and for pictures. */
+/* Prints parts of other lines: memory for drafts and for pictures. */
 static void print_guesses(const mo_plan_report *r)
 {
     char note[96];
@@ -101,7 +101,8 @@ static void print_guesses(const mo_plan_report *r)
                     "with its KV cache; part of the lines above");
     }
     if (r->encoder_bytes) {
-        print_place("  encoder", r->encoder_bytes, "of pictures, with its work; part of the lines above");
+        print_place("  encoder", r->encoder_bytes,
+                    "of pictures, with its working memory; part of the lines above");
     }
 }
 
@@ -114,7 +115,7 @@ static void print_ram(const mo_plan_report *r, const char *kv)
     snprintf(batch, sizeof batch, "%lld tokens per step", (long long)r->batch);
     const int used =
         snprintf(slots, sizeof slots, "%lld of %lld experts", (long long)in_slots, (long long)experts);
-    if (r->device.slots > 0 && in_slots < experts) { /* others than those in VRAM */
+    if (r->device.slots > 0 && in_slots < experts) { /* excluding those in VRAM */
         const int64_t sum = in_slots + r->device.slots < experts ? in_slots + r->device.slots : experts;
         snprintf(slots + used, sizeof slots - (size_t)used, "; %lld (%.0f %%) together with VRAM",
                  (long long)sum, 100.0 * (double)sum / (double)experts);
@@ -136,7 +137,6 @@ static void print_ram(const mo_plan_report *r, const char *kv)
     print_place("total", r->used_bytes, together);
 }
 
-/* Sizes of experts, where there are several. */
 static void print_classes(const mo_plan_report *r)
 {
     char bytes[32], slot[32];
@@ -170,7 +170,7 @@ static void print_disk(const mo_plan_report *r)
     print_place("embedding", r->disk_table_bytes, "one row read per token");
 }
 
-/* A line without its end. */
+/* Prints a line without its end. */
 static void print_rate(const char *label, double tokens_per_second)
 {
     char number[32];
@@ -255,7 +255,6 @@ static void print_hot_cache(const mo_plan_report *r)
     printf(", for texts that match the profile\n");
 }
 
-/* The share and use of each of several devices. */
 static void print_devices(const mo_plan_report *r)
 {
     for (int i = 0; i < r->card_count; i++) {
@@ -295,7 +294,7 @@ static void print_device_reasons(const mo_plan_report *r)
     }
 }
 
-/* What the batch is chosen for, and what its neighbours would do. */
+/* Prints the reason for the batch size, and its alternatives. */
 static void print_batches(const mo_plan_report *r)
 {
     char work[32], prompt[32], all[32];
@@ -420,7 +419,7 @@ static bool describes(const mo_plan_extra *e)
     return e->cpu || e->disk || strcmp(e->gpu, "auto") != 0;
 }
 
-/* What has no effect with several machines. NULL: nothing was given. */
+/* The name of an option that has no effect with several machines. NULL: none is set. */
 static const char *idle_with_hosts(const request *q, const cli_loading *l)
 {
     const mo_model_options *m = &l->model;
@@ -443,7 +442,7 @@ static const char *idle_with_hosts(const request *q, const cli_loading *l)
                                                        : NULL;
 }
 
-/* Ways of describing a machine that exclude each other. False after saying so. */
+/* Rejects contradictory descriptions of a machine. False after printing the error. */
 static bool check_machine(const request *q, const cli_loading *l)
 {
     const mo_plan_extra *e = &q->extra;
@@ -546,7 +545,7 @@ int cli_plan(int argc, char **argv)
         {"svg", 0, CLI_TEXT, "FILE", "write a chart of the placement", &q.svg, 0, 0},
     };
     cli_options all = {0}, options = {0};
-    CLI_OPTIONS_ADD(&all, own); /* these come first: their help replaces that of other commands */
+    CLI_OPTIONS_ADD(&all, own); /* first, because their help replaces that of other commands */
     cli_loading_options(&all, &l);
     cli_image_options(&all, &l);
     cli_learning_options(&all, &l);

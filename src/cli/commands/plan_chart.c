@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands/commands.h"
 #include "cli/messages.h"
 #include "cli/print/terminal.h"
 
@@ -31,7 +30,7 @@ static void finish(tier *t, mo_bar *b, int64_t used, int64_t ceiling)
     b->label = t->label;
     b->note = t->note;
     b->pieces = t->pieces;
-    /* A ceiling far above what is used would leave nothing to see. */
+    /* A ceiling far above the used bytes would make the bars invisible. */
     b->limit = (double)ceiling > 4.0 * (double)used ? 0.0 : (double)ceiling;
 }
 

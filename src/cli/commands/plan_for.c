@@ -51,7 +51,7 @@ static void print_line(const mo_plan_report *r)
     printf("\n");
 }
 
-/* The plan with one of the contexts, as JSON for the list (NULL: as a line). */
+/* Plans with one context size; adds JSON to the list (NULL: prints a line). */
 static int plan_one(const cli_model_header *h, const mo_plan_pc *pc, mo_model_options *o, json_t *list)
 {
     mo_plan_report r;
@@ -98,7 +98,7 @@ int cli_plan_for(const cli_model_header *h, const char *words, const cli_loading
         fprintf(stderr, "moraine plan: --for: %s\n", err.detail);
         return CLI_USAGE;
     }
-    o.ram_bytes = 0; /* what the PC has, less what other programs need */
+    o.ram_bytes = 0; /* the PC's memory, minus the part for other programs */
     for (int i = 0; i < CONTEXTS && code == CLI_OK; i++) {
         o.context = contexts[i];
         code = plan_one(h, &pc, &o, list);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/commands.h"
 #include "cli/messages.h"
 #include "cli/options.h"
 #include "cli/print/json.h"

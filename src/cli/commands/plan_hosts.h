@@ -1,4 +1,4 @@
-/* Plan for hosts: what moraine plan --hosts prints. */
+/* Plan for hosts: the output of moraine plan --hosts. */
 #ifndef MO_CLI_PLAN_HOSTS_H
 #define MO_CLI_PLAN_HOSTS_H
 

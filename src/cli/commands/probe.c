@@ -1,4 +1,4 @@
-/* moraine probe: what plans are made with, measured: the rates of memory, disk and device. */
+/* moraine probe: measures the rates of memory, disk and device that plans use. */
 #include <moraine_server.h>
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void print_memory(const mo_probe_report *r)
     }
 }
 
-/* One table per method: a line for each block size, GB/s and processor share for each depth. */
+/* Prints a table for a method: a line for each block size; GB/s and CPU share for each depth. */
 static void print_method(const mo_probe_report *r, bool uring)
 {
     int64_t block = 0;
@@ -229,7 +229,7 @@ static int fail(const mo_error *err)
     return err->status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
 }
 
-/* One of several ranks: each keeps its own rates, whatever file is named for the wires between them. */
+/* For one of several ranks: each keeps its own rates, whatever file is given for the network. */
 static int probe_in_company(const mo_probe_options *ask, bool network, const char *output, bool keep,
                             bool json)
 {

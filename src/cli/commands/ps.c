@@ -1,4 +1,4 @@
-/* moraine ps and stop: what a running server has loaded, and unloading it. They speak Ollama's API. */
+/* moraine ps and stop: the models loaded in a running server, and unloading them, by Ollama's API. */
 #include <moraine_server.h>
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ typedef struct asking {
     CURLM *all;
 } asking;
 
-/* Asks the server and reads its answer. NULL after saying what is wrong. */
+/* Sends a request and reads the answer. NULL after printing the error. */
 static json_t *ask(asking *a, const char *path, const char *body)
 {
     cli_wire w;
@@ -126,7 +126,7 @@ static int list(asking *a)
     return code;
 }
 
-/* A model whose idle time is 0 seconds goes as soon as nobody uses it. */
+/* A model with idle time 0 is unloaded as soon as it is unused. */
 static int unload(asking *a, const char *name)
 {
     json_t *request =
@@ -143,7 +143,7 @@ static int unload(asking *a, const char *name)
     return code;
 }
 
-/* Is it the name, or what stands behind its last slash or before its colon? */
+/* Is it the model's name, or the part after its last slash or before its colon? */
 static bool is_named(const char *name, const char *given)
 {
     const char *slash = strrchr(name, '/');
@@ -152,7 +152,7 @@ static bool is_named(const char *name, const char *given)
            (strncmp(name, given, length) == 0 && name[length] == ':');
 }
 
-/* Only what is loaded: a request for another model would load it. */
+/* Stops only a loaded model: a request for another one would load it. */
 static int stop(asking *a, const char *given)
 {
     json_t *root = ask(a, "/api/ps", NULL);

@@ -1,4 +1,4 @@
-/* moraine pull: models from hubs. */
+/* moraine pull: downloads models from hubs. */
 #include <stdio.h>
 
 #include "cli/commands/commands.h"

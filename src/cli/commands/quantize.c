@@ -1,4 +1,4 @@
-/* moraine quantize: a model file with its weights in other formats. */
+/* moraine quantize: writes a model with its weights in other formats. */
 #include <moraine_server.h>
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ static bool on_progress(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
-/* On stderr: the result is the file, which may be stdout. */
+/* Prints on stderr, because the file may be stdout. */
 static void print_report(const mo_quantize_report *r)
 {
     char a[32], b[32];

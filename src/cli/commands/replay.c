@@ -1,4 +1,4 @@
-/* moraine replay: what a recorded trace would have met under other budgets and policies. */
+/* moraine replay: hits of a recorded trace with other budgets and policies. */
 #include <moraine_server.h>
 
 #include <inttypes.h>
@@ -28,10 +28,10 @@ typedef struct request {
     const char *path, *warm, *budgets, *policies, *rates, *svg, *heat;
     int64_t step;
     bool json;
-    /* As read: */
+    /* Parsed options: */
     int64_t budget[BUDGETS_MAX];
     int budget_count;
-    const char *policy[POLICIES_MAX]; /* constants of the library */
+    const char *policy[POLICIES_MAX]; /* the library's constants */
     int policy_count;
 } request;
 
@@ -43,7 +43,7 @@ static bool say(const mo_error *err)
     return false;
 }
 
-/* "25%" of all experts' bytes, or "6G". */
+/* Reads "25%" of all experts' bytes, or "6G". */
 static bool read_budget(const char *text, int64_t all, int64_t *out)
 {
     char *end;
@@ -58,7 +58,7 @@ static bool read_budget(const char *text, int64_t all, int64_t *out)
                 text);
         return false;
     }
-    *out = bytes > (uint64_t)all ? all : (int64_t)bytes; /* more than everything is no different */
+    *out = bytes > (uint64_t)all ? all : (int64_t)bytes; /* larger budgets make no difference */
     return true;
 }
 
@@ -129,7 +129,6 @@ static double share(int64_t part, int64_t whole)
     return whole ? (double)part / (double)whole : 0.0;
 }
 
-/* The rate of a phase, or of both. */
 static double hit_rate(const mo_replay_report *r, int phase)
 {
     if (phase >= 0) {
@@ -138,7 +137,7 @@ static double hit_rate(const mo_replay_report *r, int phase)
     return share(r->phase[0].hits + r->phase[1].hits, r->phase[0].needed + r->phase[1].needed);
 }
 
-/* The phase reported per token: answers, if there are any. */
+/* The phase to report per token: generation, if there is any. */
 static const mo_replay_phase *main_phase(const mo_replay_report *r)
 {
     return &r->phase[r->phase[MO_TRACE_GENERATION].tokens ? MO_TRACE_GENERATION : MO_TRACE_PROMPT];

@@ -1,4 +1,4 @@
-/* moraine rm: removes models that were pulled. */
+/* moraine rm: removes pulled models. */
 #include <moraine_server.h>
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static int remove_one(const char *name, const char *directory, const hub_models 
         return CLI_USAGE;
     }
     for (int i = 0; i < models->count; i++) {
-        meant += is_meant(&models->items[i], name, &r); /* also an unfinished one */
+        meant += is_meant(&models->items[i], name, &r); /* including unfinished ones */
     }
     if (meant == 0 || (meant > 1 && !all)) {
         fprintf(stderr,

@@ -1,4 +1,4 @@
-/* moraine run: a prompt in, text out. */
+/* moraine run: generates an answer to a prompt. */
 #include <moraine_server.h>
 
 #include <stdio.h>
@@ -25,9 +25,9 @@
 #include "cli/signals.h"
 
 typedef struct request {
-    cli_texts prompts; /* all of -p, of which one is allowed */
+    cli_texts prompts; /* all -p options, of which one is allowed */
     const char *model, *prompt, *file, *system, *session;
-    const char *plain; /* the prompt as an argument behind the model */
+    const char *plain; /* the prompt as an argument after the model */
     int64_t limit, discover;
     cli_texts stops;
     cli_texts image_files;
@@ -45,7 +45,7 @@ static bool is_chat(const mo_model *model, const request *r)
 
 /* ---- What the model sees ---- */
 
-/* Adds ids with these pictures in their places, and frees the ids. */
+/* Appends ids with these pictures, and frees the ids. */
 static bool add_ids(cli_generation *g, const cli_images *images, int32_t *ids, size_t count)
 {
     const bool ok =
@@ -54,20 +54,20 @@ static bool add_ids(cli_generation *g, const cli_images *images, int32_t *ids, s
     return ok;
 }
 
-/* A text as it is, after what the session held. */
+/* Appends a text without chat format to the session's tokens. */
 static bool set_raw(cli_generation *g, const request *r, const char *text, size_t length)
 {
     mo_error err = {0};
     int32_t *ids = NULL;
     size_t count = 0;
-    const int flags = g->count ? 0 : MO_TOKEN_SPECIAL; /* begin tokens stand at the beginning alone */
+    const int flags = g->count ? 0 : MO_TOKEN_SPECIAL; /* only the beginning of a text has begin tokens */
     if ((r->images.count ? mo_images_tokenize : mo_tokenize)(g->model, text, length, flags, &ids, &count,
                                                              &err) != MO_OK) {
         cli_say_error("run", &err);
         return false;
     }
     if (g->count > 0 && mo_token_ends(g->model, g->tokens[g->count - 1])) {
-        g->count--; /* it goes on after all */
+        g->count--; /* the text continues */
     }
     int32_t *placed = r->images.count ? cli_images_place(&r->images, ids, &count) : ids;
     if (placed != ids) {
@@ -76,7 +76,7 @@ static bool set_raw(cli_generation *g, const request *r, const char *text, size_
     return add_ids(g, &r->images, placed, count);
 }
 
-/* The prompt as the next message of the conversation, in the model's chat format. */
+/* Appends the prompt as a message of the conversation, in the model's chat format. */
 static bool set_chat(cli_generation *g, cli_conversation *c, request *r, const char *text, size_t length)
 {
     size_t count = 0;
@@ -159,7 +159,6 @@ static int print_end(const request *r, const cli_generation *g)
 
 /* ---- The command ---- */
 
-/* Answers and, with a session, keeps what was said. */
 static int answer(request *r, cli_generation *g, const cli_session_file *saved, const char *text,
                   size_t length)
 {
@@ -172,7 +171,7 @@ static int answer(request *r, cli_generation *g, const cli_session_file *saved, 
         code = print_end(r, g);
     }
     if (code == CLI_OK && r->session) {
-        cli_signals_patience(); /* what was said until a signal is kept whole */
+        cli_signals_patience(); /* write the session in full, also after a signal */
         ok = !chat || cli_conversation_say(&c, "assistant", g->answer.data ? g->answer.data : "");
         code = ok && cli_session_file_write(r->session, g, &c, r->raw) ? CLI_OK : CLI_FAILED;
     }
@@ -180,7 +179,8 @@ static int answer(request *r, cli_generation *g, const cli_session_file *saved, 
     return code;
 }
 
-/* The pictures, and a mark for each in the text, which is freed. NULL after saying what is wrong. */
+/* Opens the pictures. Returns the text with a mark for each and frees `text`. NULL after printing the
+   error. */
 static char *take_images(request *r, mo_model *model, char *text, size_t *length)
 {
     char *marked = cli_images_open(&r->images, "run", model, &r->image_files)
@@ -229,7 +229,6 @@ static int run(request *r, const cli_loading *l, const cli_sampling *s, const cl
     return code;
 }
 
-/* Checks what the options say together. */
 static int check(const request *r, const cli_session_file *saved)
 {
     if (r->prompts.count > 1) {
@@ -276,12 +275,49 @@ static int check(const request *r, const cli_session_file *saved)
                 r->session, r->raw ? "out" : "");
         return CLI_USAGE;
     }
-    if (saved && r->system) { /* a system message comes first or not at all */
+    if (saved && r->system) { /* only a new conversation can get a system message */
         fprintf(stderr, "moraine run: the session in %s already exists; --system is only for new ones\n",
                 r->session);
         return CLI_USAGE;
     }
     return CLI_OK;
+}
+
+/* words: the model and the prompt, each optional. */
+static int run_with(char **words, request *r, cli_loading *l, cli_sampling *s)
+{
+    int code = CLI_OK;
+    if (cli_cluster_follows("run", words[0], l, &code)) {
+        return code;
+    }
+    cli_session_file *saved = NULL;
+    r->plain = words[0] ? words[1] : NULL;
+    r->prompt = r->prompts.item[0];
+    if (r->session) {
+        saved = cli_session_file_open("run", r->session, &code);
+    }
+    s->quiet = r->quiet || r->json;
+    code = code == CLI_OK ? check(r, saved) : code;
+    code = code == CLI_OK ? cli_constraint_read("run", &r->constraint) : code;
+    l->vocabulary = true;
+    l->thinking = cli_thinking_of(&r->thinking);
+    l->bias = s->bias;
+    l->discovers = r->discover > 0;
+    code = code == CLI_OK && !cli_loading_set("run", l) ? CLI_USAGE : code;
+    if (code == CLI_OK) {
+        r->prompt = r->plain ? r->plain : r->prompt;
+        r->model = cli_model_path("run", words[0], r->quiet || r->json, &code);
+        if (r->model &&
+            !cli_images_find_encoder("run", r->model,
+                                     r->image_files.count ? CLI_ENCODER_NEEDED : CLI_ENCODER_NAMED, l)) {
+            r->model = NULL;
+            code = CLI_USAGE;
+        }
+        code = r->model ? run(r, l, s, saved) : code;
+    }
+    cli_constraint_close(&r->constraint);
+    cli_session_file_close(saved);
+    return code;
 }
 
 int cli_run(int argc, char **argv)
@@ -345,40 +381,6 @@ int cli_run(int argc, char **argv)
         .surplus = "put quotes around the prompt",
     };
     int first;
-    int code = cli_options_parse(&usage, argc, argv, &first);
-    if (code >= 0) {
-        return code;
-    }
-    if (cli_cluster_follows("run", argv[first], &l, &code)) {
-        return code;
-    }
-    cli_session_file *saved = NULL;
-    code = CLI_OK;
-    r.plain = argv[first] ? argv[first + 1] : NULL;
-    r.prompt = r.prompts.item[0];
-    if (r.session) {
-        saved = cli_session_file_open("run", r.session, &code);
-    }
-    s.quiet = r.quiet || r.json;
-    code = code == CLI_OK ? check(&r, saved) : code;
-    code = code == CLI_OK ? cli_constraint_read("run", &r.constraint) : code;
-    l.vocabulary = true;
-    l.thinking = cli_thinking_of(&r.thinking);
-    l.bias = s.bias;
-    l.discovers = r.discover > 0;
-    code = code == CLI_OK && !cli_loading_set("run", &l) ? CLI_USAGE : code;
-    if (code == CLI_OK) {
-        r.prompt = r.plain ? r.plain : r.prompt;
-        r.model = cli_model_path("run", argv[first], r.quiet || r.json, &code);
-        if (r.model &&
-            !cli_images_find_encoder("run", r.model,
-                                     r.image_files.count ? CLI_ENCODER_NEEDED : CLI_ENCODER_NAMED, &l)) {
-            r.model = NULL;
-            code = CLI_USAGE;
-        }
-        code = r.model ? run(&r, &l, &s, saved) : code;
-    }
-    cli_constraint_close(&r.constraint);
-    cli_session_file_close(saved);
-    return code;
+    const int code = cli_options_parse(&usage, argc, argv, &first);
+    return code >= 0 ? code : run_with(argv + first, &r, &l, &s);
 }

@@ -30,17 +30,17 @@
 
 enum { MODELS_MAX = 256, LIST_MAX = 64 };
 
-/* Options of one model. */
+/* Options for one model. */
 typedef struct model_settings {
-    srv_model_spec spec; /* set_spec() adds what is not stored here */
+    srv_model_spec spec; /* set_spec() completes it */
     cli_loading loading;
     int64_t cache_mib, cache_dir_mib, between_ms, stalled_s;
     const char *template_file;
 } model_settings;
 
-/* Options of the server. */
+/* Options for the server. */
 typedef struct serve_settings {
-    srv_server_options server; /* serve() adds what is not stored here */
+    srv_server_options server; /* serve() completes it */
     const char *host, *origins, *hosts;
     int64_t ping_s;
     const char *models_file, *warm, *log_format, *log_level;
@@ -49,7 +49,7 @@ typedef struct serve_settings {
 
 /* ---- Tables ---- */
 
-/* As requests may have them; the help of most is that of moraine run. */
+/* Adds the sampling options that requests may override. Most share the help of moraine run. */
 static void add_sampling(cli_options *to, srv_defaults *d)
 {
     const cli_option own[] = {
@@ -104,9 +104,8 @@ static void add_model_options(cli_options *to, model_settings *m)
          "if other requests wait, end an answer whose client has not read for N seconds (default: 10)",
          &m->stalled_s, 1, 86400},
         {"cache-ram", 0, CLI_INTEGER, "MIB",
-         "memory for cached prompt prefixes; "
-         "0: off (default: 1024); also -cram",
-         &m->cache_mib, 0, INT64_MAX >> 20},
+         "memory for cached prompt prefixes; 0: off (default: 1024); also -cram", &m->cache_mib, 0,
+         INT64_MAX >> 20},
         {"cache-dir", 0, CLI_TEXT, "DIR",
          "also store prefixes and Responses API answers in DIR, and reuse them after a restart",
          &e->cache_dir, 0, 0},
@@ -150,7 +149,7 @@ static void add_model_options(cli_options *to, model_settings *m)
     const int first = to->count;
     cli_loading_options(to, &m->loading);
     for (int i = first; i < to->count; i++) {
-        if (strcmp(to->item[i].name, "ctx") == 0) { /* -c is another one here, as in llama-server */
+        if (strcmp(to->item[i].name, "ctx") == 0) { /* here -c has another meaning, as in llama-server */
             to->item[i].letter = 0;
             to->item[i].help = "context of one sequence in tokens (default: the training "
                                "context, or what memory allows at the same speed)";
@@ -245,7 +244,7 @@ static void add_server_options(cli_options *to, serve_settings *s)
 
 /* ---- What the options mean ---- */
 
-/* Splits at commas; the words are never freed. NULL: nothing was given. */
+/* Splits at commas. The words are never freed. NULL: not given. */
 static const char *const *split(const char *text, const char **list)
 {
     int n = 0;
@@ -274,7 +273,7 @@ static bool is_one_of(const char *option, const char *word, const char *const *w
     return !word;
 }
 
-/* Checks what is said about answers, and reads the template. False after saying what is wrong. */
+/* Checks the defaults for answers, and reads the template. False after printing the error. */
 static bool set_defaults(const model_settings *m, srv_defaults *out)
 {
     static const char *const switches[] = {"on", "off", "auto", NULL};
@@ -289,7 +288,7 @@ static bool set_defaults(const model_settings *m, srv_defaults *out)
     if (m->template_file) {
         size_t length;
         out->template_text =
-            cli_read_file("serve", m->template_file, &length); /* kept as long as the process */
+            cli_read_file("serve", m->template_file, &length); /* lives as long as the process */
         if (!out->template_text) {
             return false;
         }
@@ -317,7 +316,7 @@ static bool set_spec(const model_settings *m, const char *id, srv_model_spec *ou
     return good;
 }
 
-/* Of a model of --models-dir. */
+/* The encoder of a model in --models-dir. */
 static const char *encoder_of(const void *user, const char *path)
 {
     cli_loading loading = *(const cli_loading *)user;
@@ -325,12 +324,12 @@ static const char *encoder_of(const void *user, const char *path)
                                                                                   : NULL;
 }
 
-/* Models of the file; false after saying what is wrong. */
+/* Adds the models of the configuration file. False after printing the error. */
 static bool add_sections(const serve_settings *s, const model_settings *common, srv_model_spec *specs,
                          int *count)
 {
-    static cli_sections sections;           /* options point into it, */
-    static model_settings kept[MODELS_MAX]; /* and specs into these */
+    static cli_sections sections;           /* specs point into these two */
+    static model_settings kept[MODELS_MAX]; /* see above */
     if (!cli_sections_read("serve", s->models_file, &sections)) {
         return false;
     }
@@ -340,7 +339,7 @@ static bool add_sections(const serve_settings *s, const model_settings *common, 
         int first;
         *m = *common;
         m->spec.path = m->spec.alias = NULL;
-        m->spec.alias_is_id = false; /* its section names it */
+        m->spec.alias_is_id = false; /* the section names it */
         add_model_options(&options, m);
         const cli_usage usage = {.command = "serve", .options = options.item, .option_count = options.count};
         if (cli_options_parse(&usage, sections.item[i].count, sections.item[i].words, &first) != -1) {
@@ -361,7 +360,7 @@ static bool add_sections(const serve_settings *s, const model_settings *common, 
     return true;
 }
 
-/* The pulled models, if none was named; false after printing the error. */
+/* Adds the pulled models if no model was named. False after printing the error. */
 static bool add_pulled(const model_settings *common, srv_model_spec *specs, int *count)
 {
     static cli_pulled list[MODELS_MAX];
@@ -379,7 +378,7 @@ static bool add_pulled(const model_settings *common, srv_model_spec *specs, int 
     return true;
 }
 
-/* More connections need more descriptors than shells usually allow. */
+/* Many connections need more file descriptors than shells usually allow. */
 static void raise_file_limit(void)
 {
     struct rlimit files;
@@ -398,7 +397,7 @@ static int pinned_count(const srv_model_spec *specs, int count)
     return pinned;
 }
 
-/* Those that were named. Specs point into *m. */
+/* Adds the named models. Specs point into *m. */
 static int add_named(model_settings *m, const model_settings *common, char **models, int model_count,
                      srv_model_spec *specs, int *count)
 {
@@ -409,7 +408,7 @@ static int add_named(model_settings *m, const model_settings *common, char **mod
             return code;
         }
         const char *id =
-            strcmp(m->spec.path, models[i]) == 0 ? NULL : models[i]; /* by the name it was pulled by */
+            strcmp(m->spec.path, models[i]) == 0 ? NULL : models[i]; /* the name it was pulled by */
         m->spec.alias = i == 0 ? common->spec.alias : NULL;
         code = cli_check_model("serve", m->spec.path, &m->loading);
         if (code == CLI_OK && !set_spec(m, id, &specs[(*count)++])) {
@@ -419,7 +418,7 @@ static int add_named(model_settings *m, const model_settings *common, char **mod
     return code;
 }
 
-/* Those of the file, and where there are none at all what is there without being named. */
+/* Adds the models of the configuration file. If there are none at all, adds models found without a name. */
 static int add_others(const serve_settings *s, model_settings *m, const model_settings *common,
                       srv_model_spec *specs, int *count)
 {
@@ -457,7 +456,7 @@ static int run_server(const srv_server_options *o)
         status = srv_serving_run(serving, &err);
     }
     srv_serving_close(serving);
-    if (status == MO_ECANCELLED) { /* a thread still runs, and uses what exit() would take down */
+    if (status == MO_ECANCELLED) { /* a thread is still running and uses data that exit() would destroy */
         cli_say_error("serve", &err);
         _exit(CLI_FAILED);
     }
@@ -505,7 +504,6 @@ static int serve(const serve_settings *s, const model_settings *common, char **m
     return set_spec(&m, NULL, &o.models.others) ? run_server(&o) : CLI_USAGE;
 }
 
-/* Checks what the options say together. */
 static int check(const serve_settings *s)
 {
     const srv_server_options *o = &s->server;

@@ -26,7 +26,7 @@ bool cli_check_names(const char *option, const char *list)
     return true;
 }
 
-/* "scheme://host" or "scheme://host:port", as browsers send it: without a path. */
+/* Is this "scheme://host" or "scheme://host:port", as browsers send it, without a path? */
 static bool is_origin(const char *text)
 {
     char name[256];

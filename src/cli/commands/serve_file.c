@@ -16,12 +16,12 @@ static char *trim(char *text)
     return text;
 }
 
-/* All of the file; NULL after saying what is wrong. */
+/* Reads the whole file. NULL after printing the error. */
 static char *read_text(const char *command, const char *path)
 {
     size_t length = 0;
     char *text = cli_read_file(command, path, &length);
-    if (text && strlen(text) != length) { /* what is behind it would not count */
+    if (text && strlen(text) != length) { /* text after a NUL would be ignored */
         fprintf(stderr, "moraine %s: %s: contains a NUL byte; it must be plain text\n", command, path);
         free(text);
         text = NULL;
@@ -40,7 +40,7 @@ static bool begin(cli_sections *s, char *name)
     return true;
 }
 
-/* "name = value" or "name", as the option it is. */
+/* Adds "name = value" or "name" as an option. */
 static bool add(cli_section *section, char *line)
 {
     char *value = strchr(line, '=');

@@ -26,7 +26,7 @@ typedef struct cli_sections {
     char *memory;
 } cli_sections;
 
-/* False after saying what is wrong. What it holds is the process's: it is never freed. */
+/* Reads the file. False after printing the error. Its contents live as long as the process. */
 bool cli_sections_read(const char *command, const char *path, cli_sections *out);
 
 #endif

@@ -1,4 +1,3 @@
-/* The log of `moraine serve`: see serve_log.h. */
 #include "cli/commands/serve_log.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
-/* The log of `moraine serve`: its format and level, and what the library says in it. */
+/* The log of `moraine serve`: format, level, and messages of the library. */
 #ifndef MO_CLI_SERVE_LOG_H
 #define MO_CLI_SERVE_LOG_H
 
 #include <stdbool.h>
 
-/* level: NULL: info. False after saying what is wrong. */
+/* level: NULL: info. False after printing the error. */
 bool cli_serve_log(const char *format, const char *level);
-/* Messages of the library up to that level become lines of the log, with options in the place of settings. */
+/* Writes the library's messages up to this level to the log, with option names instead of settings. */
 void cli_serve_log_library(void);
 
 #endif

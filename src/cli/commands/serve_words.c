@@ -1,4 +1,3 @@
-/* Words of `moraine serve`: see serve_words.h. */
 #include "cli/commands/serve_words.h"
 
 #include <stdbool.h>
@@ -6,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Names of environment variables that do not follow from the option's. */
+/* Environment variables whose names do not follow from the option. */
 static const struct {
     const char *variable, *option;
 } variables[] = {
@@ -31,7 +30,7 @@ static const cli_option *find_option(const cli_option *options, int count, const
     return NULL;
 }
 
-/* "LLAMA_ARG_CTX_SIZE=..." to "--ctx-size=...". NULL: it is none, or switches a flag off. */
+/* Converts "LLAMA_ARG_CTX_SIZE=..." to "--ctx-size=...". NULL: no such variable, or it disables a flag. */
 static char *word_of(const char *variable, const cli_option *options, int count)
 {
     static const char prefix[] = "LLAMA_ARG_";
@@ -65,7 +64,7 @@ static char *word_of(const char *variable, const cli_option *options, int count)
     if (option->kind == CLI_FLAG) {
         const bool on = strcasecmp(value, "1") == 0 || strcasecmp(value, "true") == 0 ||
                         strcasecmp(value, "on") == 0 || strcasecmp(value, "yes") == 0;
-        char opposite[80]; /* "0" switches off what would be on by itself */
+        char opposite[80]; /* "0" disables what is enabled by default */
         snprintf(opposite, sizeof opposite, "no-%s", name);
         if (!on && (!*value || !find_option(options, count, opposite))) {
             return NULL;
@@ -75,7 +74,7 @@ static char *word_of(const char *variable, const cli_option *options, int count)
     return *value && asprintf(&word, "--%s=%s", name, value) > 0 ? word : NULL;
 }
 
-/* What the command is given: variables first, so that options win. */
+/* Environment variables come first, so that options override them. */
 int cli_serve_words(int argc, char **argv, const cli_option *options, int count, char **words)
 {
     extern char **environ;

@@ -16,7 +16,7 @@
 
 enum { STREAMS_MAX = 512, SILENCE_S = 300 };
 
-/* Times of one kind, all rounds together. */
+/* Times of one kind in all rounds. */
 typedef struct times {
     double *item;
     size_t count, capacity;
@@ -24,9 +24,9 @@ typedef struct times {
 
 typedef struct stream {
     cli_wire wire;
-    double began, last; /* when it was sent; when the last pieces came */
+    double began, last; /* when it was sent; when its last events came */
     int64_t tokens;
-    int64_t pieces; /* that the last read brought and that are not counted */
+    int64_t pieces; /* events of the last read that are not counted yet */
     bool done, failed;
 } stream;
 
@@ -63,7 +63,7 @@ static uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
-/* A prompt of tokens that no other had before, so that nothing of it can have been kept. */
+/* A prompt with new tokens, so that no prefix is cached. */
 static char *make_body(run *r)
 {
     json_t *prompt = json_array();
@@ -78,7 +78,7 @@ static char *make_body(run *r)
     return text;
 }
 
-/* The base URL of OpenAI's clients is accepted as well: /completion is next to /v1, not below it. */
+/* Also accepts the base URL of OpenAI clients: /completion is next to /v1, not below it. */
 static void forget_version(cli_url *url)
 {
     const size_t length = strlen(url->prefix);
@@ -87,7 +87,6 @@ static void forget_version(cli_url *url)
     }
 }
 
-/* What the server has: its model's name and vocabulary. */
 static bool look(run *r)
 {
     cli_wire w;
@@ -115,7 +114,7 @@ static bool look(run *r)
 
 /* ---- A round ---- */
 
-/* Pieces that one read brings share the time since the read before it: none of them took no time. */
+/* The events of one read share the time since the previous read. */
 static void count_pieces(run *r, stream *s)
 {
     const double at = mo_clock_s();
@@ -129,14 +128,15 @@ static void count_pieces(run *r, stream *s)
     s->pieces = 0;
 }
 
-/* Is it a piece of an answer, beyond doubt and without taking it apart? The client runs on the server's cores: what it does for every token
- * is not there for the model. In the text of a piece no quote is without a backslash, so these are its members. */
+/* Is this an event of an answer? Decided without parsing, because the client runs on the server's CPU and
+   takes time from the model. Quotes in an event's text are preceded by a backslash, so these are its
+   members. */
 static bool is_piece(const char *line)
 {
     return strstr(line, "\"stop\":false") && strstr(line, "\"content\":") && !strstr(line, "\"error\":");
 }
 
-/* A line of the stream: every event counts the tokens it says, or one. */
+/* Reads a line of the stream: every event counts its stated number of tokens, or one. */
 static void hear(stream *s, const char *line)
 {
     if (strncmp(line, "data: ", 6) != 0) {
@@ -147,7 +147,7 @@ static void hear(stream *s, const char *line)
         s->pieces++;
         return;
     }
-    json_t *event = json_loads(line + 6, JSON_ALLOW_NUL, NULL); /* random tokens say anything */
+    json_t *event = json_loads(line + 6, JSON_ALLOW_NUL, NULL); /* random tokens may give any text */
     if (json_is_true(json_object_get(event, "stop"))) {
         const json_t *count = json_object_get(event, "tokens_predicted");
         s->tokens = json_is_integer(count) ? (int64_t)json_integer_value(count) : s->tokens;

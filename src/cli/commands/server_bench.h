@@ -1,4 +1,5 @@
-/* Server bench: drives a running server with several streams at once and measures what its clients see. */
+/* Server bench: sends concurrent requests to a running server and measures its answers as clients see
+   them. */
 #ifndef MO_CLI_SERVER_BENCH_H
 #define MO_CLI_SERVER_BENCH_H
 
@@ -11,7 +12,7 @@ typedef struct cli_server_bench {
     bool json;
 } cli_server_bench;
 
-/* The exit code. */
+/* Returns the exit code. */
 int cli_server_bench_run(const cli_server_bench *b);
 
 #endif

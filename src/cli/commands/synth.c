@@ -1,4 +1,4 @@
-/* moraine synth: a model file of a published model's shape with random weights. */
+/* moraine synth: writes a model with the shape of a published one and random weights. */
 #include <moraine_tools.h>
 
 #include <stdio.h>
@@ -118,7 +118,7 @@ int cli_synth(int argc, char **argv)
         {"holes", 0, CLI_FLAG, NULL,
          "leave out the routed experts: zeros that take no space on the disk, to try models that are larger "
          "than it; "
-         "speeds of what is read from disk mean nothing then",
+         "measured disk speeds are then meaningless",
          &chosen.holes, 0, 0},
         {"force", 'f', CLI_FLAG, NULL, "overwrite an existing file", &chosen.overwrite, 0, 0},
         {"list", 'l', CLI_FLAG, NULL, "list the known names with their sizes and exit", &list, 0, 0},

@@ -19,14 +19,14 @@ static bool on_synth(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
-/* What a synthetic model is made after. */
+/* The model that a synthetic one imitates. */
 typedef struct likeness {
-    const char *shape; /* a published one, by its name; NULL: the header */
+    const char *shape; /* name of a published shape; NULL: use the header */
     cli_model_header header;
     char stem[256]; /* of the new file's name */
 } likeness;
 
-/* A header's name as part of a file's name: "owner/repo:Q4_K_M" becomes "owner-repo-Q4_K_M-synthetic". */
+/* A header's name as part of a file name: "owner/repo:Q4_K_M" becomes "owner-repo-Q4_K_M-synthetic". */
 static void name_after(const char *name, char *stem, size_t size)
 {
     const char *slash = strrchr(name, '/');
@@ -43,7 +43,8 @@ static void name_after(const char *name, char *stem, size_t size)
     snprintf(stem + used, size - used, "-synthetic");
 }
 
-/* Says what is known before anything is written: an architecture that does not run. Memory may do for fewer layers, or elsewhere. */
+/* Reports before writing that an architecture does not run. Too little memory is no error: it may suffice for
+   fewer layers or on another machine. */
 static int check_runs(const likeness *like, const mo_model_options *model)
 {
     mo_error err;
@@ -59,7 +60,8 @@ static int check_runs(const likeness *like, const mo_model_options *model)
     return status == MO_EINVAL ? CLI_USAGE : CLI_FAILED;
 }
 
-/* A published shape, or the header of a file, a pulled model or one of a hub. An exit code; close the header after CLI_OK. */
+/* Finds a published shape, or the header of a file, a pulled model or a hub's model. Returns an exit code;
+   close the header after CLI_OK. */
 static int find_likeness(const char *given, const mo_model_options *model, likeness *out)
 {
     mo_error err;
@@ -72,9 +74,9 @@ static int find_likeness(const char *given, const mo_model_options *model, liken
     }
     int code = cli_model_header_open("bench", given, false, &out->header);
     if (code != CLI_OK) {
-        return strchr(given, '/') ? code : CLI_USAGE; /* a name that nothing has */
+        return strchr(given, '/') ? code : CLI_USAGE; /* not a shape, file or model */
     }
-    if (out->header.fd >= 0) { /* the beginning of a shape's name */
+    if (out->header.fd >= 0) { /* a prefix of a shape's name */
         out->shape = out->header.name;
         snprintf(out->stem, sizeof out->stem, "%.200s", out->shape);
         return CLI_OK;
@@ -110,7 +112,8 @@ static int write_model(const likeness *like, const mo_synth_options *o, const ch
     return status == MO_OK ? CLI_OK : CLI_FAILED;
 }
 
-/* Creates the model in the working directory, unless it exists already; at a terminal a large one after asking. An exit code. */
+/* Writes the model to the current directory, unless it exists already. Asks before writing a large one on a
+   terminal. Returns an exit code. */
 #define LARGE_BYTES ((int64_t)1 << 30)
 static int make_alike(const likeness *like, int64_t layers, char *path, size_t size)
 {

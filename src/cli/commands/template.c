@@ -1,4 +1,4 @@
-/* moraine template: renders Jinja templates, one per line of JSON. */
+/* moraine template: renders Jinja templates, one for each line of JSON. */
 #include <moraine_server.h>
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static size_t skip_blanks(const char *text, size_t at, size_t length)
     return at;
 }
 
-/* The end of the value that begins at `at`; whether it is valid is checked by the reader. */
+/* The end of the value that begins at `at`. The parser checks later whether it is valid. */
 static size_t skip_value(const char *text, size_t at, size_t length)
 {
     int depth = 0;
@@ -47,7 +47,8 @@ static size_t skip_value(const char *text, size_t at, size_t length)
     return length;
 }
 
-/* A member's value as it is written: numbers of any size, in any form. If a member is repeated, the last one counts. Empty: none. */
+/* The text of a member's value, unparsed, so that numbers keep their form. If a member is repeated, the last
+   one counts. Empty: missing. */
 static mo_text member(const char *line, size_t length, const char *name)
 {
     mo_text found = {"", 0};
@@ -73,7 +74,7 @@ static mo_text member(const char *line, size_t length, const char *name)
     return found;
 }
 
-/* Its text, which the caller frees; NULL: it is none. */
+/* The string of a member, which the caller frees. NULL: not a string. */
 static char *text_member(const char *line, size_t length, const char *name)
 {
     const mo_text value = member(line, length, name);
@@ -125,7 +126,7 @@ static bool answer(const char *line, size_t length)
     json_dumpf(out, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(out);
-    return cli_stdout_flush(); /* a client that sends line by line waits for it */
+    return cli_stdout_flush(); /* a client that sends line by line waits for the result */
 }
 
 int cli_template(int argc, char **argv)

@@ -39,7 +39,7 @@ int cli_tokenize(int argc, char **argv)
     int32_t *ids;
     mo_error err;
     const char *file = argv[argc - 1];
-    /* A file that looks like a model means that the text is missing. */
+    /* If the only argument looks like a model, the text is missing. */
     if (argc - first == 1 && cli_model_name(file)) {
         fprintf(stderr, "moraine tokenize: missing text file after %s; - reads stdin\n", file);
         return CLI_USAGE;

@@ -1,4 +1,4 @@
-/* moraine trace: which experts the tokens of texts and answers choose, to a file for moraine replay. */
+/* moraine trace: records the experts chosen by texts and answers in a file for moraine replay. */
 #include <moraine_server.h>
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ typedef struct recording {
     mo_tracer *tracer;
     cli_generation *g;
     mo_model_info info;
-    int text; /* number of the one being recorded */
+    int text; /* number of the current text */
     int64_t prompt_tokens, answer_tokens;
 } recording;
 
@@ -43,7 +43,7 @@ static bool say(const mo_error *err)
     return false;
 }
 
-/* Feeds what is new of the tokens, one pass at a time, so that each pass can be announced. */
+/* Feeds the new tokens pass by pass, so that each pass can be announced. */
 static bool feed(recording *c, const int32_t *tokens, int64_t count, mo_trace_phase phase)
 {
     mo_error err;
@@ -73,7 +73,6 @@ static bool feed(recording *c, const int32_t *tokens, int64_t count, mo_trace_ph
     return !cli_interrupted();
 }
 
-/* A session that has seen nothing. */
 static bool begin_anew(recording *c, mo_kv_type kv)
 {
     mo_error err;
@@ -84,7 +83,7 @@ static bool begin_anew(recording *c, mo_kv_type kv)
            say(&err);
 }
 
-/* A whole text, in windows of the context. */
+/* Records a whole text, in windows of the context's size. */
 static bool record_text(recording *c, mo_kv_type kv, const char *path)
 {
     mo_error err;
@@ -105,7 +104,7 @@ static bool record_text(recording *c, mo_kv_type kv, const char *path)
     return ok;
 }
 
-/* Drops what a trace does not need. False after saying what ended it, if that was a failure. */
+/* Discards events that a trace does not need. False after printing the error, if one ended the answer. */
 static bool drain(recording *c)
 {
     mo_generation_event e;
@@ -118,7 +117,7 @@ static bool drain(recording *c)
     return ok;
 }
 
-/* The answer to the tokens, until it ends, the limit or the context; one pass at a time. */
+/* Records the answer up to its end, the limit or the end of the context, pass by pass. */
 static bool record_answer(recording *c, const int32_t *tokens, int64_t count)
 {
     mo_generation *g = c->g->generation;
@@ -180,7 +179,7 @@ static bool record_prompt(recording *c, mo_kv_type kv, const char *prompt)
 
 /* ---- Command ------------------------------------------------------------------------------------ */
 
-/* Everything that was asked for. Ctrl-C ends it early; what was heard until then is kept. */
+/* Records all texts and answers. Ctrl-C stops early; what was recorded is written. */
 static bool record(recording *c, mo_kv_type kv)
 {
     const request *r = c->r;
@@ -203,7 +202,7 @@ static int save(const recording *c)
         return CLI_FAILED;
     }
     if (stat(c->r->output, &st) == 0 && !S_ISREG(st.st_mode)) {
-        cli_signals_hurry(); /* a pipe without a reader would not end */
+        cli_signals_hurry(); /* a pipe without a reader would block */
     }
     if (mo_tracer_save(c->tracer, c->r->output, &err) != MO_OK) {
         say(&err);
@@ -227,7 +226,7 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
         return CLI_USAGE;
     }
     if (r->prompts.count == 0) {
-        sampling.temperature = 0.0; /* nothing is sampled, so no seed is chosen and printed */
+        sampling.temperature = 0.0; /* nothing is sampled, so no seed must be chosen and printed */
     }
     settings.vocabulary = true;
     settings.bias = s->bias;
@@ -253,12 +252,12 @@ static int run(const char *path, const request *r, const cli_loading *l, const c
         say(&err);
         code = CLI_FAILED;
     } else {
-        /* The last token is fed too: one more is sampled. */
+        /* The last token is fed too, so one more is sampled. */
         const cli_answering how = {.limit = r->limit < 0 ? -1 : r->limit + 1, .plain = true, .silent = true};
         code = cli_generation_open(&g, "trace", model, settings.model.kv, &sampling, &how);
     }
     if (code == CLI_OK) {
-        cli_signals_patience(); /* steps end soon, and what they gave is to be written */
+        cli_signals_patience(); /* steps end soon, and their results must be written */
         code = record(&c, settings.model.kv) ? save(&c) : CLI_FAILED;
         cli_generation_close(&g);
     }
@@ -272,7 +271,7 @@ int cli_trace(int argc, char **argv)
 {
     request r = {.limit = 256};
     cli_loading l = cli_loading_default();
-    l.model.learning.profile = "off"; /* a recording neither reads a profile nor writes one */
+    l.model.learning.profile = "off"; /* a recording neither reads nor writes a profile */
     cli_sampling s = CLI_SAMPLING_DEFAULT;
     const cli_option own[] = {
         {"text", 0, CLI_TEXTS, "FILE", "text to process as is; may be repeated; - reads stdin", &r.texts, 0,

@@ -9,8 +9,8 @@
 #include "cli/signals.h"
 
 enum { BODY_MAX = 32 << 20 };
-#define ANSWER_S  30.0  /* without a byte of an answer that is waited for */
-#define CONNECT_S 300.0 /* the kernel gives up earlier, and says why */
+#define ANSWER_S  30.0  /* without data while an answer is expected */
+#define CONNECT_S 300.0 /* the kernel gives up earlier, with a reason */
 
 bool cli_url_read(const char *text, cli_url *out)
 {
@@ -43,7 +43,7 @@ static size_t on_body(char *bytes, size_t one, size_t count, void *user)
     const size_t n = one * count;
     long status = 0;
     if (n >= BODY_MAX - w->body.length || !mo_bytes_reserve(&w->body, n)) {
-        return 0; /* ends it */
+        return 0; /* aborts the request */
     }
     mo_bytes_add(&w->body, bytes, n);
     curl_easy_getinfo(w->handle, CURLINFO_RESPONSE_CODE, &status);
@@ -56,7 +56,7 @@ bool cli_wire_open(cli_wire *w, CURLM *all, const char *command, const cli_url *
 {
     static struct curl_slist fields[] = {{"Content-Type: application/json", fields + 1},
                                          {"Connection: close", fields + 2},
-                                         {"Expect:", NULL}}; /* long prompts are sent at once */
+                                         {"Expect:", NULL}}; /* send long prompts at once */
     char address[sizeof *url + 64];
     snprintf(address, sizeof address, "%s%s%s", url->server, url->prefix, path);
     *w = (cli_wire){.all = all, .handle = curl_easy_init()};
@@ -102,7 +102,7 @@ bool cli_wires_go(CURLM *all, double silence_s)
     const double until = mo_clock_s() + silence_s;
     int running, left, events = 0, ended = 0;
     for (double rest = silence_s; rest > 0 && !events && !ended && !cli_interrupted();
-         rest = until - mo_clock_s()) { /* libcurl has timers of its own, and a signal ends a wait */
+         rest = until - mo_clock_s()) { /* libcurl has its own timers, and a signal ends a wait */
         if (curl_multi_poll(all, NULL, 0, (int)(rest * 1e3) + 1, &events) != CURLM_OK ||
             curl_multi_perform(all, &running) != CURLM_OK) {
             return false;

@@ -48,7 +48,7 @@ static double percent(uint64_t part, uint64_t whole)
     return whole ? 100.0 * (double)part / (double)whole : 0.0;
 }
 
-/* Layers that do not fit. */
+/* Layers that do not fit in VRAM. */
 static void print_passage(const mo_device_report *r, uint64_t tokens)
 {
     char a[32];
@@ -67,7 +67,7 @@ static void print_passage(const mo_device_report *r, uint64_t tokens)
     }
 }
 
-/* What lies in VRAM leaves its place in RAM: both together are what need not be read. */
+/* Data in VRAM does not occupy RAM: the sum of both is what need not be read. */
 static void print_sum(const mo_device_report *r, const mo_tier_report *tiers)
 {
     char a[32];
@@ -102,7 +102,8 @@ void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers,
                percent(r->hits, r->asked), percent(crossed, r->asked), percent(r->by_cpu, r->asked));
     }
     print_sum(r, tiers);
-    if (r->asked && tokens && seconds > 0.0 && r->cpu_bytes_s > 0.0) { /* not where it has experts alone */
+    /* not if the device only has experts */
+    if (r->asked && tokens && seconds > 0.0 && r->cpu_bytes_s > 0.0) {
         const double ms = 1e-6 / (double)tokens;
         printf("  per token      %.2f ms: waiting for "
                "routing %.2f, experts on the CPU %.2f, "

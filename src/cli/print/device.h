@@ -1,23 +1,24 @@
-/* Device: what a GPU did for a model, for people and for programs. */
+/* Device: prints what a GPU did for a model, as text and JSON. */
 #ifndef CLI_DEVICE_H
 #define CLI_DEVICE_H
 
 #include <jansson.h>
 #include <moraine_server.h>
 
-/* What happened between two reports. */
+/* The difference of two reports. */
 void cli_device_subtract(mo_device_report *r, const mo_device_report *before);
 
-/* Time of the device's lanes while tokens were generated, and of nothing else: prompts have other shares. Zeros but for the model. */
+/* Times of the device's lanes during generation; prompts are excluded, because their shares differ.
+   Initialize with zeros except the model. */
 typedef struct cli_device_lanes {
     mo_model *model;
     mo_device_report before;
     uint64_t wait_ns, cpu_ns, fetch_ns, hidden_ns;
 } cli_device_lanes;
 void cli_device_lanes_begin(cli_device_lanes *l);
-void cli_device_lanes_end(cli_device_lanes *l); /* adds what was since the beginning */
+void cli_device_lanes_end(cli_device_lanes *l); /* adds the difference since the beginning */
 
-/* seconds: time to generate the tokens, for the figures per token. Prints nothing without a device. */
+/* seconds: time of generation, for values per token. Prints nothing without a device. */
 void cli_device_print(const mo_device_report *r, const mo_tier_report *tiers,
                       const cli_device_lanes *generating, uint64_t tokens, double seconds);
 

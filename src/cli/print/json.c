@@ -70,7 +70,7 @@ int cli_json_print(json_t *root)
         fprintf(stderr, "moraine: out of memory for the JSON output; omit --json\n");
         return CLI_FAILED;
     }
-    json_dumpf(root, stdout, JSON_INDENT(2)); /* a failed write shows when stdout is finished */
+    json_dumpf(root, stdout, JSON_INDENT(2)); /* finishing stdout reports a failed write */
     putchar('\n');
     json_decref(root);
     return CLI_OK;

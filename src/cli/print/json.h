@@ -1,4 +1,4 @@
-/* JSON: helpers over jansson for the --json outputs. */
+/* JSON: helpers for --json with jansson. */
 #ifndef MO_CLI_JSON_H
 #define MO_CLI_JSON_H
 
@@ -6,18 +6,17 @@
 
 #include <moraine_tools.h>
 
-/* A JSON string of bytes that need not be UTF-8: what is not becomes U+FFFD. NULL when out of memory. */
+/* A JSON string of bytes; invalid UTF-8 becomes U+FFFD. NULL when out of memory. */
 json_t *cli_json_text(const char *data, size_t length);
 
-/* A terminated text, likewise. */
+/* The same for a terminated text. */
 json_t *cli_json_string(const char *text);
 
-/* A metadata value: numbers as numbers, except what JSON has no number for (NaN, infinities, integers
- * above 63 bits), which becomes a string. */
+/* A metadata value: numbers as numbers, except those that JSON does not support (NaN, infinities, integers
+   above 63 bits), which become strings. */
 json_t *cli_json_value(const mo_value *value);
 
-/* Prints *root on stdout with a newline, frees it, and returns an exit code. NULL counts as out of
- * memory. */
+/* Prints *root on stdout with a newline, frees it, and returns an exit code. NULL means out of memory. */
 int cli_json_print(json_t *root);
 
 #endif

@@ -29,8 +29,8 @@ void cli_lanes_drop(cli_lanes *l)
 
 /* ---- Figures ---------------------------------------------------------------------------------- */
 
-/* What a pass through a layer consists of, in microseconds. The device's part of a round trip is known from probing
- * alone; the host sees it as a part of the core. */
+/* The parts of a pass through a layer, in microseconds. The device's part of a round trip is known only from
+   probing; the host counts it as part of the core. */
 enum { LAYER, CORE, TRIP, CPU, COPY_WAIT, FETCH, HIDDEN, DEVICE_WAIT, FIGURES };
 static const char *const keys[FIGURES] = {"layer_us",     "core_us",       "round_trip_us", "cpu_lane_us",
                                           "copy_wait_us", "fetch_lane_us", "hidden_us",     "device_wait_us"};
@@ -52,7 +52,7 @@ static double figure(const mo_device_report *r, const mo_device_layer *l, int wh
     }
 }
 
-/* The median over layers of each figure, and the layer that takes longest. */
+/* The median of each value over the layers, and the slowest layer. */
 typedef struct summary {
     double median[FIGURES];
     const mo_device_layer *slowest;
@@ -90,7 +90,7 @@ static double busy(const mo_device_report *r)
     return r->step_ns > r->idle_ns ? 1.0 - share(r->idle_ns, r->step_ns) : 0.0;
 }
 
-/* Experts that the CPU computed though they should have crossed; copies from memory that is not pinned cross too. */
+/* The number of experts that the CPU computed instead of copying them, including unpinned copies. */
 static uint64_t fell_back(const mo_device_layer *l)
 {
     uint64_t all = 0;
@@ -164,7 +164,7 @@ static json_t *fallbacks_json(const mo_device_layer *all)
     return object;
 }
 
-/* Rows without names, so that a search for a figure's name finds the one of all layers. */
+/* Rows without names, so that searching for a value's name finds the summary. */
 static json_t *each_json(const cli_lanes *l)
 {
     json_t *list = json_array(), *columns = json_array();

@@ -4,7 +4,7 @@
 
 #include <moraine_server.h>
 
-/* Where things are: "everything is in RAM". A constant. */
+/* Where the model is: "everything is in RAM". A constant. */
 const char *cli_plan_words(const mo_plan_report *report);
 
 #endif

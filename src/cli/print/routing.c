@@ -11,17 +11,17 @@
 typedef struct layer {
     int number;     /* in the model */
     int experts;    /* at least 1 */
-    int64_t *count; /* [experts] picks */
-    int32_t *last;  /* [experts] the ids of the last token */
+    int64_t *count; /* [experts] number of picks */
+    int32_t *last;  /* [experts] ids chosen by the last token */
     int last_used;
     int64_t last_position;      /* -1: none */
-    int64_t followed, repeated; /* picks that have a next token; those that it picks too */
+    int64_t followed, repeated; /* picks with a next token; of these, picks that it repeats */
 } layer;
 
 struct cli_routing {
     layer *layers;
     int layer_count;
-    int *index; /* [model layers] of the layer in `layers`, or -1 */
+    int *index; /* [model layers] index of the layer in `layer`, or -1 */
     int model_layers;
 };
 
@@ -124,8 +124,8 @@ static double share(int64_t part, int64_t whole)
     return whole ? (double)part / (double)whole : 0.0;
 }
 
-/* Picks of the most used quarter. An expert is among them when fewer than a quarter are before it: more picks,
- * or as many and a smaller number. */
+/* The picks of the most used quarter of the experts. An expert is in it if fewer than a quarter have more
+   picks, or as many and a smaller number. */
 static int64_t top_quarter(const layer *l)
 {
     const int quarter = (l->experts + 3) / 4;
@@ -140,18 +140,18 @@ static int64_t top_quarter(const layer *l)
     return sum;
 }
 
-/* What the picks of one layer look like. */
+/* Statistics of a layer's picks. */
 typedef struct layer_report {
     int layer, experts;
     int64_t picks;
     int used;           /* experts picked at least once */
-    double entropy;     /* of the picks' distribution over experts, in nats */
-    double perplexity;  /* e to that power: as many experts, used evenly, would have this entropy */
-    double top_quarter; /* share of the picks that the most used quarter of the experts (rounded up) takes */
-    double repeat;      /* share of the picks that are picked again by the next token */
+    double entropy;     /* entropy of the picks over experts, in nats */
+    double perplexity;  /* e to the entropy: this many equally used experts have the same entropy */
+    double top_quarter; /* share of picks of the most used quarter of the experts (rounded up) */
+    double repeat;      /* share of picks that the next token repeats */
 } layer_report;
 
-/* The index-th routed layer, from 0. False past the last. */
+/* The routed layer with this index, from 0. False past the last. */
 static bool layer_at(const cli_routing *r, int index, layer_report *out)
 {
     if (index < 0 || index >= r->layer_count) {

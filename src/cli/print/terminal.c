@@ -35,7 +35,7 @@ int cli_terminal_continued(void)
     return continued;
 }
 
-/* mpirun gives what it starts a terminal of its own, whose text it passes on to wherever its own goes, files too. */
+/* mpirun gives its processes a terminal and copies its text to its own output, which may be a file. */
 bool cli_terminal_is(FILE *stream)
 {
     return isatty(fileno(stream)) == 1 && !getenv("OMPI_COMM_WORLD_SIZE");
@@ -164,7 +164,7 @@ static const char *amount_text(const cli_progress *p, uint64_t amount, char *tex
     return p->tokens ? (snprintf(text, 32, "%" PRIu64, amount), text) : cli_bytes_text(amount, text);
 }
 
-/* " 1.2 GiB of 3.4 GiB, 56.7 MiB/s, 0:42 left"; how long it is. */
+/* Writes " 1.2 GiB of 3.4 GiB, 56.7 MiB/s, 0:42 left" and returns its length. */
 static int describe(const cli_progress *p, uint64_t done, int64_t now, char *tail, size_t size)
 {
     char done_text[32], total_text[32], rate_text[32];
@@ -252,8 +252,8 @@ void cli_rounds_hide(void)
     }
 }
 
-static int
-    stdout_errno; /* of the first flush that failed; what follows it may well succeed, with a hole before it */
+/* of the first failed flush; later writes may succeed and leave a gap */
+static int stdout_errno;
 
 bool cli_stdout_flush(void)
 {
@@ -269,7 +269,7 @@ bool cli_stdout_finish(void)
 {
     const bool earlier = ferror(stdout) != 0;
     bool fine = cli_stdout_flush() && !earlier;
-    if (fine && close(STDOUT_FILENO) != 0 && errno != EBADF) { /* network file systems report here */
+    if (fine && close(STDOUT_FILENO) != 0 && errno != EBADF) { /* network file systems report errors here */
         stdout_errno = errno;
         fine = false;
     }

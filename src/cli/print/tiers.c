@@ -67,14 +67,16 @@ static void print_experts(const mo_tier_report *r)
                r->guessed, cli_bytes_text(r->guessed_bytes, a), r->useful, r->late, r->wasted);
     }
     if (r->known) {
-        printf("  known          %" PRIu64 " experts were read ahead because tokens say them\n", r->known);
+        printf("  known          %" PRIu64
+               " experts were read in advance because the token ids determine them\n",
+               r->known);
     }
     if (r->skipped) {
         printf("  skipped        %" PRIu64 " experts: results are not exact (--skip-missing)\n", r->skipped);
     }
 }
 
-/* From disk, for one pass: experts that were missing or guessed, and streamed layers. */
+/* Bytes from disk for a pass: missing or predicted experts, and streamed layers. */
 static double bytes_per_pass(const mo_tier_report *r)
 {
     const double passes = (double)r->generation.passes;
@@ -131,7 +133,8 @@ cli_tiers_sum cli_tiers_add_up(mo_model *model, bool shared)
                        .layers = t.layers,
                        .kept = t.layers - t.streamed_layers,
                        .shared = shared};
-    const int64_t places = t.slots ? t.slots + (device ? d.slots : 0) : s.experts; /* or RAM has them all */
+    /* or RAM has all experts */
+    const int64_t places = t.slots ? t.slots + (device ? d.slots : 0) : s.experts;
     s.held = places < s.experts ? places : s.experts;
     return s;
 }

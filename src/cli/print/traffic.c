@@ -12,7 +12,7 @@ void cli_traffic_subtract(mo_traffic_report *of, const mo_traffic_report *earlie
     of->work_ns -= earlier->work_ns;
 }
 
-/* Clocks of several machines: what is left of short waits may be less than nothing. */
+/* Clocks of several machines differ, so the difference of short waits may be negative. */
 static double messages_us(const mo_traffic_report *t)
 {
     return ((double)t->wait_ns - (double)t->work_ns) / (double)t->steps / 1e3;

@@ -46,7 +46,7 @@ int cli_character_columns(const char *text, size_t length, size_t *bytes)
     return columns < 0 ? (first < 0x20 ? 0 : 1) : columns;
 }
 
-/* A window that became narrower shows the line in several rows, and the last word wherever the terminal put it. */
+/* A window that became narrower shows the line in several rows, and its last word anywhere. */
 static void look_at_width(cli_wrapping *w)
 {
     const int now = cli_terminal_width(w->stream);
@@ -57,7 +57,7 @@ static void look_at_width(cli_wrapping *w)
     }
 }
 
-/* After a stop the terminal's line is another one, which is empty: a shell has written above it. */
+/* After a stop the cursor is on another, empty line, because a shell has written above. */
 static void look_at_stops(cli_wrapping *w)
 {
     const int now = cli_terminal_continued();
@@ -74,14 +74,14 @@ static void end_line(cli_wrapping *w)
     begin_line(w);
 }
 
-/* The text goes on in another line of the terminal; it is no new line of the text. */
+/* Begins a new line on the terminal, which is not a new line of the text. */
 static void break_line(cli_wrapping *w)
 {
     fputc('\n', w->stream);
     w->column = w->indent = w->spaces = 0;
 }
 
-/* Takes the last word back and begins a line with it. */
+/* Erases the last word and writes it on a new line. */
 static void move_word(cli_wrapping *w)
 {
     const int columns = w->column - w->word_column;
@@ -98,7 +98,7 @@ static void write_character(cli_wrapping *w, const char *text, size_t bytes, int
 {
     fwrite(text, 1, bytes, w->stream);
     w->column += columns;
-    if (w->column >= w->width) { /* the word is longer than a line, and the terminal in its next row */
+    if (w->column >= w->width) { /* the word is longer than a line; the terminal has wrapped it */
         w->column -= w->width;
         w->word_column = 0;
     }
@@ -110,7 +110,7 @@ static void write_character(cli_wrapping *w, const char *text, size_t bytes, int
     }
 }
 
-/* What a line begins with says whether it is one that stays as it is. */
+/* Decides by the beginning of a line whether it is wrapped. */
 static void look_at_begin(cli_wrapping *w, char c)
 {
     w->ticks = c == '`' ? w->ticks + 1 : 0;
@@ -125,9 +125,9 @@ static void look_at_begin(cli_wrapping *w, char c)
 
 static void put_word(cli_wrapping *w, const char *text, size_t bytes, int columns)
 {
-    const int last =
-        w->width - 1; /* a cursor behind the last column is in no row that all terminals agree on */
-    const bool begins = w->spaces > 0 || !w->in_word || columns > 1; /* wide characters are words */
+    /* terminals differ about a cursor after the last column */
+    const int last = w->width - 1;
+    const bool begins = w->spaces > 0 || !w->in_word || columns > 1; /* each wide character is a word */
     if (begins && w->column > w->indent && w->column + w->spaces + columns > last) {
         break_line(w);
     }

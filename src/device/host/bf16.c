@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "device/host/ops.h"
 #include "numeric/half.h"
-#include "numeric/merge.h"
 
 mo_status mo_op_host_round(mo_op_job *job, const mo_op_round *o)
 {
