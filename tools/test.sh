@@ -185,7 +185,7 @@ test_ops test_gguf test_chat test_hot_cache moraine-cli moraine-shared bench_cor
 # that can be tested without a GPU.
 kernels=none
 { command -v nvcc || ls /usr/local/cuda/bin/nvcc; } >/dev/null 2>&1 && kernels=9.0
-native=(build -DMO_WERROR=ON -DMO_LINES=ON -DBUILD_TESTING=ON)
+native=(build -DMO_WERROR=ON -DMO_TEST_RUN=ON -DBUILD_TESTING=ON)
 sanitize=(build-asan -DMO_WERROR=ON -DMO_CUDA=none -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Release)
 thread=(build-tsan -DMO_WERROR=ON -DMO_CUDA=none -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=Release)
 
@@ -205,7 +205,7 @@ all)
     # The stage that computes longest comes first; behind it the native build, whose CUDA kernels (where there is an
     # nvcc) take minutes to compile. So every stage's programs run while the next one is compiled in what they leave of
     # the cores.
-    read -r -a cross <<<"build-cross -DMO_WERROR=ON -DMO_LINES=ON -DMO_CUDA=none $(tools/cross.sh flags)"
+    read -r -a cross <<<"build-cross -DMO_WERROR=ON -DMO_TEST_RUN=ON -DMO_CUDA=none $(tools/cross.sh flags)"
     prepare all "${native[@]}"
     sanitize+=("-DMO_TESTS_WITHOUT=$(words "$unsanitized" | paste -sd ";")" -DMO_SANITIZE_DEFINITION=OFF)
     stage sanitize "" most "${sanitize[@]}"
@@ -240,7 +240,7 @@ all)
     stage thread "" "$concurrent" "${thread[@]}"
     lint_log=$(mktemp)
     start lint "$lint_log" timeout -s KILL 2700 tools/lint.sh sample
-    launch fuzz fuzz.sh tools/fuzz.sh 16
+    launch fuzz fuzz.sh tools/fuzz.sh 8
     stage "$(tools/cross.sh name)" "$(tools/cross.sh emulator)" "$portable" "${cross[@]}"
     launch mixed test_mixed.sh tests/test_mixed.sh build "${cross[0]}"
     finish
