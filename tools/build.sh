@@ -11,7 +11,8 @@ if command -v ccache >/dev/null; then
     export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 fi
 if [ ! -f "$directory/build.ninja" ] || [ "$*" != "$(cat "$directory/.options" 2>/dev/null)" ]; then
-    cmake -S . -B "$directory" -G Ninja "$@" >"$directory/configure.log" 2>&1 || { cat "$directory/configure.log" >&2; exit 1; }
+    # What `make test` has built in a directory is built anew for use.
+    cmake -S . -B "$directory" -G Ninja -DMO_TEST_RUN=OFF "$@" >"$directory/configure.log" 2>&1 || { cat "$directory/configure.log" >&2; exit 1; }
     echo "$*" >"$directory/.options"
 fi
 # Before the first build: what is going to happen. Seconds of a core for a C file and for a kernel file by architecture, as measured

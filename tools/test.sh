@@ -110,6 +110,7 @@ words() { # a list, a line each
 
 # targets PROGRAMS: what a build needs for them; nothing, which is everything, for all.
 targets() {
+    [ "$1" = most ] && echo test_programs
     [ "$1" = all ] || [ "$1" = most ] || words "$1" | sed 's/:.*//' | sort -u | tr '\n' ' '
 }
 
@@ -163,7 +164,7 @@ test_product test_text"
 unsanitized="test_product test_codes test_ops test_sampler test_plan_batch test_cli_plans test_meter test_learning test_hot_cache_device
 test_gpu_tiers test_gpu_batch test_cluster test_workers test_stress test_postfetch_device test_synth test_skip test_several"
 # Programs with threads, and of those that have more the tests with threads; the longest first.
-concurrent="test_stress test_api test_gpu test_gpu_threads test_pieces test_device:test_* test_learning:static_cache_stays test_hot_cache_device:updates_change_no_bit
+concurrent="test_tell test_stress test_api test_gpu test_gpu_threads test_pieces test_device:test_* test_learning:static_cache_stays test_hot_cache_device:updates_change_no_bit
 test_gpu_batch:windows_have_holes test_tier_faults:failed_copies_cost_only_speed test_store:every_read_fails_once test_store:streamed_layers test_store:arrivals_reversed
 test_quantize test_disk:threads_* test_disk:uring_* test_disk:many_submitters test_disk:every_read_fails_once test_disk:files_change
 test_profile test_synth:threads_change_nothing test_synth:cancelling_leaves_nothing test_engine:together test_engine:at_the_same_time
@@ -184,7 +185,7 @@ test_ops test_gguf test_chat test_hot_cache moraine-cli moraine-shared bench_cor
 # that can be tested without a GPU.
 kernels=none
 { command -v nvcc || ls /usr/local/cuda/bin/nvcc; } >/dev/null 2>&1 && kernels=9.0
-native=(build -DMO_WERROR=ON -DBUILD_TESTING=ON)
+native=(build -DMO_WERROR=ON -DMO_TEST_RUN=ON -DBUILD_TESTING=ON)
 sanitize=(build-asan -DMO_WERROR=ON -DMO_CUDA=none -DMO_SANITIZE=address,undefined -DCMAKE_BUILD_TYPE=Release)
 thread=(build-tsan -DMO_WERROR=ON -DMO_CUDA=none -DMO_SANITIZE=thread -DCMAKE_BUILD_TYPE=Release)
 
@@ -204,8 +205,9 @@ all)
     # The stage that computes longest comes first; behind it the native build, whose CUDA kernels (where there is an
     # nvcc) take minutes to compile. So every stage's programs run while the next one is compiled in what they leave of
     # the cores.
-    read -r -a cross <<<"build-cross -DMO_WERROR=ON -DMO_CUDA=none $(tools/cross.sh flags)"
+    read -r -a cross <<<"build-cross -DMO_WERROR=ON -DMO_TEST_RUN=ON -DMO_CUDA=none $(tools/cross.sh flags)"
     prepare all "${native[@]}"
+    sanitize+=("-DMO_TESTS_WITHOUT=$(words "$unsanitized" | paste -sd ";")" -DMO_SANITIZE_DEFINITION=OFF)
     stage sanitize "" most "${sanitize[@]}"
     prepare "$concurrent" "${thread[@]}"
     stage native "" all "${native[@]}"
@@ -238,7 +240,7 @@ all)
     stage thread "" "$concurrent" "${thread[@]}"
     lint_log=$(mktemp)
     start lint "$lint_log" timeout -s KILL 2700 tools/lint.sh sample
-    launch fuzz fuzz.sh tools/fuzz.sh 16
+    launch fuzz fuzz.sh tools/fuzz.sh 8
     stage "$(tools/cross.sh name)" "$(tools/cross.sh emulator)" "$portable" "${cross[@]}"
     launch mixed test_mixed.sh tests/test_mixed.sh build "${cross[0]}"
     finish
@@ -246,6 +248,7 @@ all)
     rm -f "$lint_log"
     ;;
 sanitize)
+    sanitize+=(-DMO_TESTS_WITHOUT= -DMO_SANITIZE_DEFINITION=ON)
     prepare "$concurrent" "${thread[@]}"
     stage sanitize "" all "${sanitize[@]}"
     stage thread "" "$concurrent" "${thread[@]}"

@@ -1,6 +1,7 @@
 #include "numeric/block.h"
 
 #include "numeric/half.h"
+#include "numeric/tell.h"
 
 const int8_t mo_table_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 const int8_t mo_table_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
@@ -236,6 +237,8 @@ static void dequantize_blocks(mo_type type, const uint8_t *row, int64_t cols, fl
 
 void mo_row_dequantize(mo_type type, const uint8_t *row, int64_t cols, float *out)
 {
+    mo_tell_read(row, cols > 0);
+    mo_tell_write(out, 4 * cols);
     switch (type) {
     case MO_F32: memcpy(out, row, (size_t)cols * 4); break;
     case MO_F16:

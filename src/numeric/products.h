@@ -4,6 +4,7 @@
 #define MO_NUMERIC_PRODUCTS_H
 
 #include "numeric/kernels.h"
+#include "numeric/tell.h"
 
 #define MO_PRODUCT_PARAMETERS                                                                                \
     const mo_weights *w, int64_t row_begin, int64_t row_end, const mo_acts *acts, const int32_t *pick,       \

@@ -114,10 +114,14 @@ endif()
 # -fmad=false and the three after it: the contract of docs/numerics.md.
 function(mo_cuda_image file image ptx)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/${file}.cu)
+  set(quick "")
+  if(MO_TEST_RUN) # nothing runs them there; half of the time is ptxas
+    set(quick -Xptxas -O1)
+  endif()
   set(output ${MO_CUDA_FOLDER}/${file}.${image}.fatbin)
   add_custom_command(OUTPUT ${output}
     COMMAND ${MO_NVCC} -fatbin -std=c++17 -O3 -fmad=false -ftz=false -prec-div=true -prec-sqrt=true
-            --expt-relaxed-constexpr -I ${PROJECT_SOURCE_DIR}/src -I ${PROJECT_SOURCE_DIR}/include ${ARGN}
+            --expt-relaxed-constexpr ${quick} -I ${PROJECT_SOURCE_DIR}/src -I ${PROJECT_SOURCE_DIR}/include ${ARGN}
             -MD -MF ${output}.d -MT ${output} ${source} -o ${output}
     DEPENDS ${source} DEPFILE ${output}.d VERBATIM COMMENT "nvcc ${file} (${image})")
   set_property(SOURCE device/cuda/images.c APPEND PROPERTY OBJECT_DEPENDS ${output})

@@ -101,6 +101,7 @@ static void multiply_rows(const mo_neon_job *job, mo_layout layout, int64_t begi
 
 MO_PRODUCT(MO_NEON_PRODUCT)
 {
+    mo_tell_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
     const mo_neon_job job = {w, acts, pick, count, y, y_stride, scratch};
     if (mo_format_of(w->type)->kind == MO_KIND_FLOAT) {
         multiply_float(&job, row_begin, row_end);

@@ -5,10 +5,17 @@
 
 #include "numeric/block.h"
 #include "numeric/half.h"
+#include "numeric/tell.h"
 
 void mo_reference_quantize(const float *x, int64_t n, int8_t *q, float *d, float *s, int32_t *sum,
                            int16_t *half_sum)
 {
+    mo_tell_read(x, 4 * n);
+    mo_tell_write(q, n);
+    mo_tell_write(d, 4 * (n / 32));
+    mo_tell_write(s, 4 * (n / 32));
+    mo_tell_write(sum, 4 * (n / 32));
+    mo_tell_write(half_sum, 2 * (n / 16));
     for (int64_t b = 0; b < n / 32; b++) {
         const float *v = x + 32 * b;
         float amax = 0.0f;
@@ -80,6 +87,7 @@ static float fold(const mo_weights *w, int64_t r, const mo_acts *acts, int64_t t
 
 float mo_reference_lane_sum(const float *lane)
 {
+    mo_tell_read(lane, 128);
     float tree[32];
     for (int i = 0; i < 32; i++) {
         tree[i] = lane[i];
@@ -94,6 +102,8 @@ float mo_reference_lane_sum(const float *lane)
 
 float mo_reference_dot(const float *a, const float *b, int64_t n)
 {
+    mo_tell_read(a, 4 * n);
+    mo_tell_read(b, 4 * n);
     float lane[32] = {0.0f};
     for (int64_t i = 0; i < n; i++) {
         lane[i % 32] = fmaf(a[i], b[i], lane[i % 32]);
@@ -122,6 +132,7 @@ void mo_reference_product(const mo_weights *w, int64_t row_begin, int64_t row_en
                           const int32_t *pick, int64_t count, float *y, int64_t y_stride, mo_scratch *scratch)
 {
     (void)scratch;
+    mo_tell_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
     const mo_format *f = mo_format_of(w->type);
     const int64_t row_bytes = mo_format_row_bytes(f, w->cols);
     for (int64_t r = row_begin; r < row_end; r++) {

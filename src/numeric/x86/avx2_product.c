@@ -6,5 +6,6 @@
 
 MO_PRODUCT(mo_avx2_product)
 {
+    mo_tell_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
     any_product((tiler){mo_avx2_tile, TILE_TOKENS}, mo_avx2_float_product, MO_PRODUCT_ARGUMENTS);
 }

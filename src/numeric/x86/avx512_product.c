@@ -13,6 +13,7 @@
 
 MO_PRODUCT(mo_avx512_product)
 {
+    mo_tell_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
     if (count <= mo_avx512_spans_tokens(w)) {
         mo_avx512_spans(MO_PRODUCT_ARGUMENTS);
         return;
@@ -140,6 +141,7 @@ static bool without_tiles(const mo_weights *w, int64_t count)
 
 MO_PRODUCT(mo_amx_product)
 {
+    mo_tell_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
     if (without_tiles(w, count)) {
         mo_avx512_product(MO_PRODUCT_ARGUMENTS);
         return;

@@ -7,5 +7,6 @@
 
 MO_PRODUCT(mo_avxvnni_product)
 {
+    mo_tell_product(w, row_begin, row_end, acts, pick, count, y, y_stride);
     any_product((tiler){mo_avxvnni_tile, TILE_TOKENS}, mo_avx2_float_product, MO_PRODUCT_ARGUMENTS);
 }
