@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/digest.h"
 #include "base/growing.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "engine/session.h"
 #include "moraine_pictures.h"
