@@ -8,7 +8,10 @@
 #include "device/cuda/choose.h"
 #include "device/cuda/row.cuh"
 
-enum { MO_CHOOSE_WARPS = MO_OP_EXPERTS / 32 };
+enum {
+    MO_CHOOSE_WARPS = MO_OP_EXPERTS / 32,
+    MO_CHOOSE_HELD = 4, /* experts of a lane where one warp chooses */
+};
 
 /* Shared memory of one choice. */
 typedef struct mo_choose_desk {
@@ -22,6 +25,7 @@ typedef struct mo_choose_desk {
     bool kept[MO_OP_GROUPS];
     int32_t chosen[MO_OP_USED];
     float weight[MO_OP_USED];
+    bool done; /* by one warp */
 } mo_choose_desk;
 
 /* Is value b, which stands at j, before value a, which stands at i? Ties go to the lower place. */
@@ -226,11 +230,154 @@ static __device__ __forceinline__ void mo_choose_list_one(const mo_op_choose &op
     }
 }
 
+/* ---- One warp ---------------------------------------------------------------------------------- */
+
+/* Few experts without groups: one warp picks one after the other, with no barrier of the block between. */
+
+static __device__ __forceinline__ uint32_t mo_choose_most(uint32_t v)
+{
+#if !defined(MO_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(MO_FULL, v);
+#else
+    for (int s = 16; s >= 1; s /= 2) {
+        v = max(v, __shfl_xor_sync(MO_FULL, v, s));
+    }
+    return v;
+#endif
+}
+
+/* A word that is larger where the value is, for values that are numbers; both zeros are equal, and none is 0. */
+static __device__ __forceinline__ uint32_t mo_choose_key(float v)
+{
+    const uint32_t bits = mo_bits_of(v + 0.0f);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+/* The gate of a lane's experts lane, lane + 32, ...: what mo_choose_softmax() and the sigmoid make of the scores. */
+static __device__ __forceinline__ void mo_choose_gate_held(const mo_op_choose &op, float *p)
+{
+    if (op.gating == MO_GATING_SOFTMAX) {
+        float most = -INFINITY, sum = 0.0f;
+        MO_UNROLL()
+        for (int k = 0; k < MO_CHOOSE_HELD; k++) {
+            most = fmaxf(most, p[k]);
+        }
+        most = mo_warp_max(most) + 0.0f;
+        MO_UNROLL()
+        for (int k = 0; k < MO_CHOOSE_HELD; k++) {
+            p[k] = mo_exp(p[k] - most);
+            sum = (int)threadIdx.x + 32 * k < op.experts ? sum + p[k] : sum;
+        }
+        sum = mo_lane_sum(sum);
+        MO_UNROLL()
+        for (int k = 0; k < MO_CHOOSE_HELD; k++) {
+            p[k] = p[k] / sum;
+        }
+    } else if (op.gating == MO_GATING_SIGMOID) {
+        MO_UNROLL()
+        for (int k = 0; k < MO_CHOOSE_HELD; k++) {
+            p[k] = mo_sigmoid(p[k]);
+        }
+    }
+}
+
+/* Picks by keys, of which those that were picked become 0, into d.chosen. */
+static __device__ __forceinline__ void mo_choose_pick(const mo_op_choose &op, mo_choose_desk &d,
+                                                      uint32_t *key)
+{
+    const int lane = threadIdx.x;
+    MO_UNROLL(1)
+    for (int r = 0; r < op.used; r++) {
+        uint32_t mine = key[0];
+        int at = 0;
+        MO_UNROLL()
+        for (int k = 1; k < MO_CHOOSE_HELD; k++) {
+            at = key[k] > mine ? k : at;
+            mine = max(mine, key[k]);
+        }
+        /* The best, and of equal ones the lowest place: the largest that is left of a place. */
+        const uint32_t best = mo_choose_most(mine);
+        const uint32_t left = mo_choose_most(mine == best ? 32 * MO_CHOOSE_HELD - (32 * at + lane) : 0);
+        const int expert = 32 * MO_CHOOSE_HELD - (int)left;
+        MO_UNROLL()
+        for (int k = 0; k < MO_CHOOSE_HELD; k++) {
+            key[k] = 32 * k + lane == expert ? 0 : key[k];
+        }
+        if (lane == 0) {
+            d.chosen[r] = expert;
+        }
+    }
+    __syncwarp();
+}
+
+/* The choice of the only token, by the first warp. False: there are values that are no numbers, and nothing has been written. */
+static __device__ __forceinline__ bool mo_choose_held(const mo_op_choose &op, mo_choose_desk &d)
+{
+    const int lane = threadIdx.x;
+    float *scores = mo_at<float>(op.scores);
+    float p[MO_CHOOSE_HELD];
+    uint32_t key[MO_CHOOSE_HELD];
+    bool bad = false;
+    MO_UNROLL()
+    for (int k = 0; k < MO_CHOOSE_HELD; k++) {
+        p[k] = 32 * k + lane < op.experts ? scores[32 * k + lane] : -INFINITY;
+    }
+    mo_choose_gate_held(op, p);
+    MO_UNROLL()
+    for (int k = 0; k < MO_CHOOSE_HELD; k++) {
+        const int e = 32 * k + lane;
+        key[k] = 0;
+        if (e < op.experts) {
+            const float select = op.select_bias ? p[k] + mo_at<const float>(op.select_bias)[e] : p[k];
+            bad |= isnan(select);
+            key[k] = mo_choose_key(select);
+        }
+    }
+    if (__ballot_sync(MO_FULL, bad) != 0) {
+        return false;
+    }
+    MO_UNROLL()
+    for (int k = 0; k < MO_CHOOSE_HELD; k++) {
+        const int e = 32 * k + lane;
+        if (e < op.experts) {
+            d.probs[e] = p[k];
+            if (op.gating != MO_GATING_SOFTMAX_SELECTED) {
+                scores[e] = p[k];
+            }
+        }
+    }
+    mo_choose_pick(op, d, key);
+    mo_choose_weigh(op, d, 0);
+    if (op.table) {
+        mo_choose_list_one(op, d);
+    }
+    return true;
+}
+
+/* For one token and few experts. False: the other way is left. All threads come here. */
+static __device__ __forceinline__ bool mo_choose_by_warp(const mo_op_choose &op, mo_choose_desk &d)
+{
+    if (op.tokens != 1 || op.experts > 32 * MO_CHOOSE_HELD || op.groups > 1 || op.used > op.experts) {
+        return false;
+    }
+    if (threadIdx.x < 32) {
+        const bool done = mo_choose_held(op, d);
+        if (threadIdx.x == 0) {
+            d.done = done;
+        }
+    }
+    __syncthreads();
+    return d.done;
+}
+
 /* ---- All of it -------------------------------------------------------------------------------- */
 
 /* The choice of token t. The block has mo_choose_threads() or more; what they choose does not depend on it. */
 static __device__ __forceinline__ void mo_choose_one(const mo_op_choose &op, mo_choose_desk &d, int64_t t)
 {
+    if (mo_choose_by_warp(op, d)) {
+        return;
+    }
     const int e = threadIdx.x, threads = mo_choose_threads(&op);
     const bool present = e < op.experts;
     float *scores = mo_at<float>(op.scores) + t * op.experts;

@@ -351,10 +351,9 @@ static __device__ __forceinline__ float mo_planes_back(float most)
 
 /* ---- Ending ----------------------------------------------------------------------------------- */
 
-/* Values of a finished head, from `at` on one in each lane: the gate, into the mixed row, with its codes where heads end where blocks
- * do. */
-static __device__ __forceinline__ void mo_planes_leave(const mo_op_attend &op, int64_t t, int head, int at,
-                                                       float v)
+/* Values of a finished head, from `at` on one in each lane: the gate, into the mixed row. Returns what is there. */
+static __device__ __forceinline__ float mo_planes_leave(const mo_op_attend &op, int64_t t, int head, int at,
+                                                        float v)
 {
     const int j = at + (threadIdx.x & 31);
     if (j < op.v_len) {
@@ -366,9 +365,7 @@ static __device__ __forceinline__ void mo_planes_leave(const mo_op_attend &op, i
         mo_at<float>(op.mixed.x)[mo_mixed_row(op, t, head) * op.mixed.cols + mo_mixed_column(op, head) + j] =
             v;
     }
-    if (op.v_len % 32 == 0) {
-        mo_quantize_block(op.mixed, mo_mixed_row(op, t, head), (mo_mixed_column(op, head) + at) / 32, v);
-    }
+    return v;
 }
 
 /* A finished head whose sums O are in shared memory, by one warp: sink, division, turned back, gate. V: its length, 0: any. */
@@ -392,7 +389,13 @@ static __device__ __forceinline__ void mo_planes_finish(const mo_op_attend &op, 
         mo_turn_held<V / 32>(v);
         MO_UNROLL()
         for (int i = 0; i < V / 32; i++) {
-            mo_planes_leave(op, t, head, 32 * i, mo_turn_flipped(v[i], 32 * i + lane));
+            v[i] = mo_planes_leave(op, t, head, 32 * i, mo_turn_flipped(v[i], 32 * i + lane));
+        }
+        constexpr int AT_ONCE = V / 32 < 4 ? V / 32 : 4;
+        MO_UNROLL()
+        for (int i = 0; i < V / 32; i += AT_ONCE) {
+            mo_quantize_blocks<AT_ONCE>(op.mixed, mo_mixed_row(op, t, head),
+                                        mo_mixed_column(op, head) / 32 + i, v + i);
         }
     } else {
         for (int j = lane; j < op.v_len; j += 32) {
@@ -400,7 +403,11 @@ static __device__ __forceinline__ void mo_planes_finish(const mo_op_attend &op, 
         }
         mo_turn_back(O, op.v_len);
         for (int at = 0; at < op.v_len; at += 32) {
-            mo_planes_leave(op, t, head, at, at + lane < op.v_len ? O[at + lane] : 0.0f);
+            const float v = mo_planes_leave(op, t, head, at, at + lane < op.v_len ? O[at + lane] : 0.0f);
+            if (op.v_len % 32 == 0) { /* with its codes where heads end where blocks do */
+                mo_quantize_block(op.mixed, mo_mixed_row(op, t, head), (mo_mixed_column(op, head) + at) / 32,
+                                  v);
+            }
         }
     }
 }

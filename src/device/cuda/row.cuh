@@ -186,6 +186,57 @@ static __device__ __forceinline__ void mo_quantize_block(const mo_dacts &out, in
     }
 }
 
+/* The same of N neighbouring blocks: their ways through the lanes are side by side, and lane i divides for block i. */
+template <int N>
+static __device__ __forceinline__ void mo_quantize_blocks(const mo_dacts &out, int64_t row, int block,
+                                                          const float *v)
+{
+    const int lane = threadIdx.x & 31;
+    float amax[N], mine = 0.0f;
+    int half[N], sum = 0;
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        amax[i] = fabsf(v[i]);
+    }
+    MO_UNROLL()
+    for (int s = 16; s >= 1; s /= 2) {
+        MO_UNROLL()
+        for (int i = 0; i < N; i++) {
+            amax[i] = fmaxf(amax[i], __shfl_xor_sync(MO_FULL, amax[i], s));
+        }
+    }
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        mine = lane == i ? amax[i] : mine;
+    }
+    const mo_block_scale scale = mo_scale_of(mine);
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        const float inverse = __shfl_sync(MO_FULL, scale.inverse, i);
+        half[i] = mo_code_of({amax[i], inverse, amax[i] < 0x1p-100f}, v[i]);
+        mo_at<int8_t>(out.q)[row * out.cols + 32 * (block + i) + lane] = (int8_t)half[i];
+    }
+    MO_UNROLL()
+    for (int s = 1; s <= 8; s *= 2) {
+        MO_UNROLL()
+        for (int i = 0; i < N; i++) {
+            half[i] += __shfl_xor_sync(MO_FULL, half[i], s);
+        }
+    }
+    MO_UNROLL()
+    for (int i = 0; i < N; i++) {
+        const int all = half[i] + __shfl_xor_sync(MO_FULL, half[i], 16);
+        sum = lane == i ? all : sum;
+        if (lane % 16 == 0) {
+            mo_at<int16_t>(out.half_sum)[row * (out.cols / 16) + 2 * (block + i) + lane / 16] =
+                (int16_t)half[i];
+        }
+    }
+    if (lane < N) {
+        mo_store_block(out, row * (out.cols / 32) + block + lane, scale, sum);
+    }
+}
+
 /* Codes of a row whose values stand in out.x, by all threads of a block that is made of whole warps. */
 static __device__ __forceinline__ void mo_quantize_row(const mo_dacts &out, int64_t row)
 {

@@ -411,7 +411,8 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_sl
     mo_slab_head *head = (mo_slab_head *)memory;
     float *const terms = (float *)(pipeline.steps + shape.slots * shape.step_bytes);
     const int slots = shape.slots, slabs = 2 * MO_SLAB_TILE >> shape.rows_log2;
-    for (int i = 0; i < slots; i++) {
+    const int ahead = min(slots - 1, (int)MO_SLAB_AHEAD);
+    for (int i = 0; i < ahead; i++) {
         mo_slab_bring_next(pipeline, source, shape, i, i);
     }
     if (threadIdx.x == 0) {
@@ -429,15 +430,17 @@ static __device__ __forceinline__ void mo_slab_tile(uint8_t *memory, const mo_sl
     __syncthreads();
     mo_slab_load_table<TYPE, TOKENS>(head, &codes);
     MO_UNROLL(1)
-    for (int i = 0, slot = 0; i < slabs; i++) {
-        if (i > 0 && i - 1 + slots < slabs) {
+    for (int i = 0, slot = 0, next = ahead; i < slabs; i++) {
+        if (i + ahead >= slots && i + ahead < slabs) {
             __syncthreads(); /* the slab before has been read: its slot is free */
-            mo_slab_bring_next(pipeline, head->source, shape, i - 1 + slots,
-                               slot == 0 ? slots - 1 : slot - 1);
-        } else if (i > 0) {
+        }
+        mo_slab_wait(&pipeline, slot, ahead - 1);
+        if (i + ahead < slabs) {
+            mo_slab_bring_next(pipeline, head->source, shape, i + ahead, next);
+            next = next + 1 == slots ? 0 : next + 1;
+        } else {
             mo_pipeline_skip();
         }
-        mo_slab_wait(&pipeline, slot, slots - 1);
         off = 2 * i == slabs ? up_off : off;
         mo_slab_decode<TYPE, TOKENS>(shape, share, head->acts, &codes,
                                      pipeline.steps + slot * shape.step_bytes + (off & 15),

@@ -8,11 +8,12 @@
 #include "device/cuda/rows.h"
 
 enum {
-    MO_SLAB_HEAD = 1088,         /* bytes of shared memory before all else: see mo_slab_head in slab.cuh */
-    MO_SLAB_TOKENS = 2,          /* that meet a slab, at most */
-    MO_SLAB_BYTES = 26 * 1024,   /* of a slab that is alone in its block, at most, unless one row is longer */
-    MO_SLAB_SLOTS = 8,           /* most slabs in shared memory */
-    MO_SLAB_TILE = 32,           /* rows of gate, and of up: a block of the hidden activations */
+    MO_SLAB_HEAD = 1088,       /* bytes of shared memory before all else: see mo_slab_head in slab.cuh */
+    MO_SLAB_TOKENS = 2,        /* that meet a slab, at most */
+    MO_SLAB_BYTES = 40 * 1024, /* of a slab that is alone in its block, at most, unless one row is longer */
+    MO_SLAB_SLOTS = 8,         /* most slabs in shared memory, */
+    MO_SLAB_AHEAD = 2, /* and of a tile on their way: what is asked for at once arrives at once, and late */
+    MO_SLAB_TILE = 32, /* rows of gate, and of up: a block of the hidden activations */
     MO_SLAB_SHARED = 200 * 1024, /* most of a block: larger matrices go through the pipeline of rows.h */
 };
 
