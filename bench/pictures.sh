@@ -56,7 +56,7 @@ for type in F16 Q8_0; do
         ours=$("$bench" "$file" "$side" "$((rounds > 2 ? rounds : 3))" "$PICTURES_GPU")
         printf '%-8s %-12s %10.3f\n' "$type" "GPU, ours" "$ours"
     fi
-    if [ -n "$peer" ] && find "$llama/build/" -name 'libggml-cuda*' | grep -q .; then
+    if [ -n "$peer" ] && [ -n "$(find "$llama/build/" -name 'libggml-cuda*' -print -quit)" ]; then
         theirs=$("$peer" "$file" "$side" "$((rounds > 2 ? rounds : 3))" gpu 2>/dev/null)
         printf  '%-8s %-12s %10s %10.3f\n' "$type" "GPU, theirs" - "$theirs"
     fi

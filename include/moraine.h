@@ -271,10 +271,10 @@ typedef enum mo_thinking { MO_THINKING_DEFAULT, MO_THINKING_ON, MO_THINKING_OFF 
 
 typedef struct mo_chat_options {
     size_t size;
-    mo_thinking thinking;      /* sets enable_thinking and thinking in templates */
-    const char *effort;        /* reasoning_effort: "low", "medium" or "high" for harmony; NULL: not set */
-    const char *date;          /* for formats that show it, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss; NULL: the clock's; "": none */
-    bool no_prompt;            /* do not start the assistant's turn at the end */
+    mo_thinking thinking; /* sets enable_thinking and thinking in templates */
+    const char *effort;   /* reasoning_effort: "low", "medium" or "high" for harmony; NULL: not set */
+    const char *date;     /* YYYY-MM-DD or YYYY-MM-DDThh:mm:ss, where shown; NULL: the clock's; "": none */
+    bool no_prompt;       /* do not start the assistant's turn at the end */
     const char *chat_template; /* replaces the model's template and answer format; NULL: the model's */
     size_t tokens_most;        /* produce only this many tokens; 0: all */
 } mo_chat_options;

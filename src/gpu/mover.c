@@ -1,6 +1,5 @@
 #include "gpu/mover.h"
 
-
 mo_status mo_gpu_mover_open(mo_gpu_mover *m, mo_gpu_memory *memory, int moves, int64_t stage_bytes,
                             mo_error *err)
 {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 #define PREFIX "LLAMA_MOE_HOT_CACHE_"
 
 /* Settings of ggml's graph: how it splits, pads and merges lanes. */

@@ -60,12 +60,13 @@ json_t *srv_model_json_openai(srv_models *models, int index, const srv_model_rep
         json_object_set_new(meta, "n_embd", json_integer(info.width));
         srv_models_unpeek(model);
     }
-    return json_pack(
-        "{s:s, s:s, s:I, s:s, s:o, s:[], s:I, s:I, s:o, s:o, s:{s:s, s:f, s:b, s:b}}", "id", r->id, "object",
-        "model", "created", (json_int_t)r->modified, "owned_by", "moraine", "aliases", alias_list(r->alias),
-        "tags", "max_model_len", (json_int_t)n_ctx, "max_context_length", (json_int_t)r->made_for, "meta",
-        meta, "capabilities", srv_model_json_capabilities(r), "status", "value", state_text(r->state), "progress",
-        r->state == SRV_MODEL_LOADED ? 1.0 : r->load_share, "pinned", r->pinned, "failed", r->failed);
+    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:[], s:I, s:I, s:o, s:o, s:{s:s, s:f, s:b, s:b}}", "id",
+                     r->id, "object", "model", "created", (json_int_t)r->modified, "owned_by", "moraine",
+                     "aliases", alias_list(r->alias), "tags", "max_model_len", (json_int_t)n_ctx,
+                     "max_context_length", (json_int_t)r->made_for, "meta", meta, "capabilities",
+                     srv_model_json_capabilities(r), "status", "value", state_text(r->state), "progress",
+                     r->state == SRV_MODEL_LOADED ? 1.0 : r->load_share, "pinned", r->pinned, "failed",
+                     r->failed);
 }
 
 json_t *srv_model_json_details(const srv_model_report *r)
