@@ -181,6 +181,7 @@ static void check_product_on(mo_op *op, const char *what, int compute)
 static void check_product(mo_op *op, const char *what)
 {
     check_product_on(op, what, 90);
+    check_product_on(op, what, 86);
     check_product_on(op, what, 75);
 }
 
@@ -308,10 +309,12 @@ static void test_slab_cuts(void **state)
         const mo_format *f = mo_format_of(block_types[i]);
         for (int cols = f->block_values; cols < 60000;
              cols += cols / 9 / f->block_values * f->block_values + f->block_values) {
-            const mo_slab_shape one = mo_slab_cut(f->type, cols, 1);
-            assert_int_equal(one.row_bytes, mo_format_row_bytes(f, cols));
-            assert_true(one.pitch >= mo_rows_terms(f->type) * one.blocks && one.pitch / 4 % 2 == 1);
-            assert_in_range(mo_slab_threads(&one, MO_SLAB_THREADS), 64, MO_SLAB_THREADS);
+            for (int code = 80; code <= 120; code += 10) {
+                const mo_slab_shape one = mo_slab_cut(f->type, cols, 1, mo_slab_most(code));
+                assert_int_equal(one.row_bytes, mo_format_row_bytes(f, cols));
+                assert_true(one.pitch >= mo_rows_terms(f->type) * one.blocks && one.pitch / 4 % 2 == 1);
+                assert_in_range(mo_slab_threads(&one, MO_SLAB_THREADS), 64, MO_SLAB_THREADS);
+            }
             for (int tiles = 1; tiles <= 1024; tiles *= 32) {
                 const mo_slab_shape s = mo_slab_tile_cut(f->type, cols, tiles, 1);
                 if (s.slots == 0) {
@@ -470,6 +473,7 @@ static void check_experts_on(const layer *l, int compute)
 static void check_experts(const layer *l)
 {
     check_experts_on(l, 90);
+    check_experts_on(l, 86);
     check_experts_on(l, 75);
 }
 
@@ -544,10 +548,10 @@ static void test_pairs(void **state)
     mo_op_experts op = {.most = 17, .gate = {.type = MO_MXFP4, .rows = 64, .cols = 288}};
     op.up = op.down = op.gate;
     assert_int_equal(mo_cuda_launch_pairs_in(&op, out), 1);
-    assert_int_equal(mo_cuda_launch_pairs_down(&op, out), 1);
+    assert_int_equal(mo_cuda_launch_pairs_down(&op, 90, out), 1);
     op.most = 16; /* one token may have so many, none of them twice */
     assert_int_equal(mo_cuda_launch_pairs_in(&op, out), 0);
-    assert_int_equal(mo_cuda_launch_pairs_down(&op, out), 0);
+    assert_int_equal(mo_cuda_launch_pairs_down(&op, 90, out), 0);
 }
 
 int main(void)

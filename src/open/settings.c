@@ -131,8 +131,9 @@ static mo_status check_sizes(const mo_model_options *o, mo_error *err)
         }
     }
     if (o->image_max_tokens && o->image_max_tokens < o->image_min_tokens) {
-        return mo_fail(err, MO_EINVAL, "`image_max_tokens` (%lld) is less than `image_min_tokens` (%lld)",
-                       (long long)o->image_max_tokens, (long long)o->image_min_tokens);
+        return mo_fail(err, MO_EINVAL,
+                       "`image_max_tokens` must be at least %lld, which is `image_min_tokens`, not %lld",
+                       (long long)o->image_min_tokens, (long long)o->image_max_tokens);
     }
     return MO_OK;
 }

@@ -34,6 +34,11 @@ mo_emulated_entry mo_emulated_find(const char *kernel, size_t *bytes);
 void mo_emulated_launch(const char *kernel, mo_emulated_entry entry, const void *args, const uint32_t grid[3],
                         const uint32_t block[3], uint32_t shared_bytes);
 
+/* The capability that kernels take their code to be compiled for, where they cut their work by it: 90, or what mo_emulated_op()
+ * and the driver that is played launch for. */
+int mo_emulated_code(void);
+void mo_emulated_set_code(int code);
+
 /* Any thread: while it is true, kernels that wait for the host are given up where they stand, whole launches at once:
  * the device is lost. */
 void mo_emulated_abandon(bool abandon);

@@ -42,6 +42,7 @@ void mo_emulated_op(const mo_op *op, int compute)
         fprintf(stderr, "emulation: op %d: %s\n", (int)op->kind, err.detail);
         abort();
     }
+    mo_emulated_set_code(compute);
     for (int i = 0; i < count; i++) {
         size_t bytes;
         mo_emulated_entry entry = mo_emulated_find(launches[i].kernel, &bytes);

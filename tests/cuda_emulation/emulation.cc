@@ -544,6 +544,18 @@ void mo_emulated_abandon(bool now)
     __atomic_store_n(&abandon, now, __ATOMIC_SEQ_CST);
 }
 
+static int code_of_kernels = 90;
+
+int mo_emulated_code(void)
+{
+    return __atomic_load_n(&code_of_kernels, __ATOMIC_RELAXED);
+}
+
+void mo_emulated_set_code(int code)
+{
+    __atomic_store_n(&code_of_kernels, code, __ATOMIC_RELAXED);
+}
+
 /* To the next thread that can run, in turn: nobody starves, whatever the seed says. */
 void mo_emulated_yield()
 {

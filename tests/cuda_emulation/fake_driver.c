@@ -465,6 +465,7 @@ void mo_fake_gpu_use(const mo_fake_gpu *gpu)
     pthread_mutex_lock(&fake_lock);
     if (gpu) {
         fake_gpu = *gpu;
+        mo_emulated_set_code(gpu->compute);
     }
     for (fake_function *f = functions; f; f = f->next) { /* kept: a test that failed may still run one */
         f->shared_limit = FUNCTION_SHARED;

@@ -43,10 +43,10 @@ static int launch_down(const mo_op_experts *e, int compute, int sms, mo_cuda_lau
     if (!mo_rows_possible(&e->down, &e->hidden, "an expert's down", err)) {
         return -1;
     }
-    if (mo_cuda_launch_pairs_down(e, out) && mo_rows_slab_suits(compute, out)) {
+    if (mo_cuda_launch_pairs_down(e, compute, out) && mo_rows_slab_suits(compute, out)) {
         return 1;
     }
-    if (mo_cuda_launch_slab_down(e, out) && mo_rows_slab_suits(compute, out)) {
+    if (mo_cuda_launch_slab_down(e, compute, out) && mo_rows_slab_suits(compute, out)) {
         return 1;
     }
     mo_rows_threads threads = {0};

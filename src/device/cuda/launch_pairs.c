@@ -45,9 +45,9 @@ int mo_cuda_launch_pairs_in(const mo_op_experts *op, mo_cuda_launch *out)
     return 1;
 }
 
-int mo_cuda_launch_pairs_down(const mo_op_experts *op, mo_cuda_launch *out)
+int mo_cuda_launch_pairs_down(const mo_op_experts *op, int code, mo_cuda_launch *out)
 {
-    const mo_slab_shape s = mo_slab_cut(op->down.type, op->down.cols, MO_SLAB_TOKENS);
+    const mo_slab_shape s = mo_slab_cut(op->down.type, op->down.cols, MO_SLAB_TOKENS, mo_slab_most(code));
     if (!several(op) || !fits(&op->down, &s)) {
         return 0;
     }

@@ -65,7 +65,7 @@ int mo_cuda_launch_product(const mo_op *op, int compute, int sms, mo_cuda_launch
     if (steps == 0 || p->tokens <= 0) {
         return 0;
     }
-    if (mo_cuda_launch_slab_product(p, out) && mo_rows_slab_suits(compute, out)) {
+    if (mo_cuda_launch_slab_product(p, compute, out) && mo_rows_slab_suits(compute, out)) {
         return 1;
     }
     const uint32_t size = mo_rows_threads_best(&threads, tokens);

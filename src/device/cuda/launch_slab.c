@@ -7,14 +7,14 @@ static bool fits(const mo_dmatrix *m, const mo_slab_shape *s)
 }
 
 /* All blocks have as many threads as suit the matrix with the most bytes. */
-int mo_cuda_launch_slab_product(const mo_op_product *op, mo_cuda_launch *out)
+int mo_cuda_launch_slab_product(const mo_op_product *op, int code, mo_cuda_launch *out)
 {
     int64_t slabs = 0, most = 0;
     int shared = 0, threads = 0;
     bool common = true;
     for (int i = 0; i < op->count; i++) {
         const mo_dmatrix *m = &op->matrix[i];
-        const mo_slab_shape s = mo_slab_cut(m->type, m->cols, 1);
+        const mo_slab_shape s = mo_slab_cut(m->type, m->cols, 1, mo_slab_most(code));
         if (!fits(m, &s)) {
             return 0;
         }
@@ -56,9 +56,9 @@ int mo_cuda_launch_slab_in(const mo_op_experts *op, mo_cuda_launch *out)
     return 1;
 }
 
-int mo_cuda_launch_slab_down(const mo_op_experts *op, mo_cuda_launch *out)
+int mo_cuda_launch_slab_down(const mo_op_experts *op, int code, mo_cuda_launch *out)
 {
-    const mo_slab_shape s = mo_slab_cut(op->down.type, op->down.cols, 1);
+    const mo_slab_shape s = mo_slab_cut(op->down.type, op->down.cols, 1, mo_slab_most(code));
     if (!fits(&op->down, &s) || op->down.rows <= 0) {
         return 0;
     }

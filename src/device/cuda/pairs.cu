@@ -134,7 +134,7 @@ template <int TYPE>
 static __device__ __forceinline__ void pair_down_of(const mo_op_experts &op, uint8_t *memory)
 {
     mo_slab_head *head = (mo_slab_head *)memory;
-    const mo_slab_shape shape = mo_slab_cut(TYPE, op.hidden.cols, MO_SLAB_TOKENS);
+    const mo_slab_shape shape = mo_slab_cut(TYPE, op.hidden.cols, MO_SLAB_TOKENS, mo_slab_most_here());
     mo_pipeline pipeline = mo_slab_begin(memory, shape);
     if (!op.list_stands) {
         mo_grid_wait();

@@ -6,6 +6,6 @@
 
 /* How many launches: 0: not this way, 1. */
 int mo_cuda_launch_pairs_in(const mo_op_experts *op, mo_cuda_launch *out);
-int mo_cuda_launch_pairs_down(const mo_op_experts *op, mo_cuda_launch *out);
+int mo_cuda_launch_pairs_down(const mo_op_experts *op, int code, mo_cuda_launch *out);
 
 #endif

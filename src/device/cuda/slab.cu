@@ -21,7 +21,7 @@ static __device__ __forceinline__ void mo_slab_product_of(const mo_op_product &o
 {
     const mo_dmatrix &m = op.matrix[which];
     mo_slab_head *head = (mo_slab_head *)memory;
-    const mo_slab_shape shape = mo_slab_cut(TYPE, op.in.cols, 1);
+    const mo_slab_shape shape = mo_slab_cut(TYPE, op.in.cols, 1, mo_slab_most_here());
     mo_pipeline pipeline = mo_slab_begin(memory, shape);
     const int row0 = slab << shape.rows_log2;
     const mo_slab_place place = mo_slab_place_of(shape, mo_at<const uint8_t>(m.data), row0, m.rows);
@@ -39,7 +39,7 @@ template <bool ALL>
 static __device__ __forceinline__ void mo_slab_products(const mo_op_product &op, uint8_t *memory, int slab)
 {
     int which = 0;
-    mo_slab_shape shape = mo_slab_cut(op.matrix[0].type, op.in.cols, 1);
+    mo_slab_shape shape = mo_slab_cut(op.matrix[0].type, op.in.cols, 1, mo_slab_most_here());
     for (;;) { /* the matrix that has this slab; slabs of all are in one row */
         const int slabs = op.matrix[which].data ? mo_slab_count(&shape, op.matrix[which].rows) : 0;
         if (slab < slabs) {
@@ -50,7 +50,7 @@ static __device__ __forceinline__ void mo_slab_products(const mo_op_product &op,
             mo_grid_begin();
             return;
         }
-        shape = mo_slab_cut(op.matrix[which].type, op.in.cols, 1);
+        shape = mo_slab_cut(op.matrix[which].type, op.in.cols, 1, mo_slab_most_here());
     }
     switch (op.matrix[which].type) {
 #define MO_CASE(NAME, ...)                                                                                   \
@@ -214,7 +214,7 @@ static __device__ __forceinline__ void mo_slab_down_of(const mo_op_experts &op, 
 {
     mo_slab_head *head = (mo_slab_head *)memory;
     mo_dwork_item item;
-    const mo_slab_shape shape = mo_slab_cut(TYPE, op.hidden.cols, 1);
+    const mo_slab_shape shape = mo_slab_cut(TYPE, op.hidden.cols, 1, mo_slab_most_here());
     mo_pipeline pipeline = mo_slab_begin(memory, shape);
     if (!op.list_stands) {
         mo_grid_wait();

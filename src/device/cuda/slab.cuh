@@ -33,6 +33,18 @@ struct mo_slab_head {
 static_assert(sizeof(mo_slab_head) <= MO_SLAB_HEAD && MO_SLAB_HEAD % 16 == 0,
               "the rest begins behind the head");
 
+/* mo_slab_most() of this code. */
+static __device__ __forceinline__ int mo_slab_most_here(void)
+{
+#if defined(MO_CUDA_EMULATED)
+    return mo_slab_most(mo_emulated_code());
+#elif __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+    return MO_SLAB_WIDE_BYTES;
+#else
+    return MO_SLAB_BYTES;
+#endif
+}
+
 /* ---- Finishing ---- */
 
 /* Scale and bias of an expert's rows, the first of which is row0, to the head of shared memory: by the second warp, so

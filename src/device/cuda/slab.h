@@ -10,8 +10,10 @@
 enum {
     MO_SLAB_HEAD = 1088,       /* bytes of shared memory before all else: see mo_slab_head in slab.cuh */
     MO_SLAB_TOKENS = 2,        /* that meet a slab, at most */
-    MO_SLAB_BYTES = 40 * 1024, /* of a slab that is alone in its block, at most, unless one row is longer */
-    MO_SLAB_SLOTS = 8,         /* most slabs in shared memory, */
+    MO_SLAB_BYTES = 26 * 1024, /* of a slab that is alone in its block, at most, unless one row is longer, */
+    MO_SLAB_WIDE_BYTES =
+        40 * 1024,     /* where a multiprocessor has 228 KiB: elsewhere too few blocks would fit */
+    MO_SLAB_SLOTS = 8, /* most slabs in shared memory, */
     MO_SLAB_AHEAD = 2, /* and of a tile on their way: what is asked for at once arrives at once, and late */
     MO_SLAB_TILE = 32, /* rows of gate, and of up: a block of the hidden activations */
     MO_SLAB_SHARED = 200 * 1024, /* most of a block: larger matrices go through the pipeline of rows.h */
@@ -71,12 +73,18 @@ MO_CONSTANT int mo_slab_step_bytes(int row_bytes, int rows_log2)
     return ((row_bytes << rows_log2) + 30) / 16 * 16 + MO_ROWS_SLACK;
 }
 
-/* A block with one slab. */
-MO_CONSTANT mo_slab_shape mo_slab_cut(int type, int cols, int tokens)
+/* Bytes of a slab alone in its block, at most. code: the capability that the kernels are compiled for. */
+MO_CONSTANT int mo_slab_most(int code)
+{
+    return code >= 90 && code < 120 ? MO_SLAB_WIDE_BYTES : MO_SLAB_BYTES;
+}
+
+/* A block with one slab. most: mo_slab_most(). */
+MO_CONSTANT mo_slab_shape mo_slab_cut(int type, int cols, int tokens, int most)
 {
     mo_slab_shape s = mo_slab_shape_of(type, cols, tokens);
     s.rows_log2 = 5;
-    while (s.rows_log2 > 0 && s.row_bytes << s.rows_log2 > MO_SLAB_BYTES) {
+    while (s.rows_log2 > 0 && s.row_bytes << s.rows_log2 > most) {
         s.rows_log2--;
     }
     s.slots = 1;

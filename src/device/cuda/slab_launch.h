@@ -4,9 +4,10 @@
 
 #include "device/cuda/launch.h"
 
-/* As the functions of launch.h, for ops that those have found possible; 0: not for slabs. */
-int mo_cuda_launch_slab_product(const mo_op_product *op, mo_cuda_launch *out);
+/* As the functions of launch.h, for ops that those have found possible; 0: not for slabs. code: the capability that the kernels
+ * are compiled for. */
+int mo_cuda_launch_slab_product(const mo_op_product *op, int code, mo_cuda_launch *out);
 int mo_cuda_launch_slab_in(const mo_op_experts *op, mo_cuda_launch *out);
-int mo_cuda_launch_slab_down(const mo_op_experts *op, mo_cuda_launch *out);
+int mo_cuda_launch_slab_down(const mo_op_experts *op, int code, mo_cuda_launch *out);
 
 #endif
