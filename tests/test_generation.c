@@ -378,6 +378,12 @@ static void cancels_stay(void **state)
     run(g, &got); /* a new prompt is not cancelled */
     assert_int_not_equal(got.end, MO_END_CANCELLED);
     assert_true(got.length > 0);
+    mo_generation *next = begin(&o, session, questions[0]);
+    mo_generation_cancel(g); /* it has ended: what now has its session goes on */
+    run(next, &got);
+    assert_int_not_equal(got.end, MO_END_CANCELLED);
+    assert_true(got.length > 0);
+    mo_generation_close(next);
     mo_generation_close(g);
     mo_session_close(session);
 }

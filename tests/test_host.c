@@ -260,7 +260,7 @@ static void huge_memory(void **state)
 
 #define IN_TREE(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
-/* The largest of the caches that the system names. */
+/* The last-level caches that the system names. */
 static void last_level_cache(void **state)
 {
     (void)state;

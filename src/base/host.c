@@ -122,18 +122,33 @@ static void warn_small_pages(void)
     }
 }
 
-int64_t mo_host_cache_bytes(void)
+/* Bytes of the largest cache that a processor uses; 0 where the system does not say, or another processor counts it. */
+static int64_t largest_cache(int cpu)
 {
     int64_t most = 0;
-    char text[32];
-    for (int i = 0; mo_textfile_read(text, sizeof text, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+    char text[64];
+    for (int i = 0;
+         mo_textfile_read(text, sizeof text, "/sys/devices/system/cpu/cpu%d/cache/index%d/size", cpu, i);
          i++) {
         char *unit;
         const long long size = strtoll(text, &unit, 10);
         const int64_t bytes = size * (*unit == 'M' ? 1 << 20 : *unit == 'K' ? 1 << 10 : 1);
-        most = bytes > most ? bytes : most;
+        if (bytes > most &&
+            mo_textfile_read(text, sizeof text, "/sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list",
+                             cpu, i)) {
+            most = strtol(text, NULL, 10) == cpu ? bytes : 0;
+        }
     }
     return most;
+}
+
+int64_t mo_host_cache_bytes(void)
+{
+    int64_t all = 0;
+    for (long cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); cpu++) {
+        all += largest_cache((int)cpu);
+    }
+    return all;
 }
 
 /* The bytes that an allocation of `bytes` actually maps; 0: failed. */

@@ -21,7 +21,7 @@ const mo_cpu *mo_host_cpu(void);
    call it first (the pool does for its own). */
 void mo_host_float_mode(void);
 
-/* Bytes of the processor's last-level cache; 0 where the system does not say. */
+/* Bytes of all last-level caches together; 0 where the system does not say. */
 int64_t mo_host_cache_bytes(void);
 
 /* Memory for weights and caches: zeroed, aligned to 2 MiB, huge pages requested. NULL when out of memory. */

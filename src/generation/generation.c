@@ -295,6 +295,7 @@ mo_status mo_generation_prompt(mo_generation *g, mo_session *session, const int3
     atomic_store(&g->session, session);
     atomic_store(&g->cancelled, false);
     mo_session_clear_cancel(session);
+    atomic_store(&g->ended, false);
     return MO_OK;
 }
 
@@ -303,7 +304,7 @@ void mo_generation_cancel(mo_generation *g)
     if (g) {
         atomic_store(&g->cancelled, true);
         mo_session *session = atomic_load(&g->session);
-        if (session) {
+        if (session && !atomic_load(&g->ended)) {
             mo_session_cancel(session);
         }
     }
@@ -319,6 +320,7 @@ void mo_generation_finish(mo_generation *g, mo_end end, const mo_error *why)
     g->end = end;
     drop_constraint(g);
     mo_session *session = atomic_load(&g->session);
+    atomic_store(&g->ended, true);
     if (session) {
         mo_session_clear_cancel(session); /* its cancel was this generation's */
     }

@@ -20,6 +20,7 @@ struct mo_generation {
     bool grammar_in_thought;
 
     atomic_bool cancelled;
+    atomic_bool ended; /* a cancel then leaves the session alone: another generation may have it */
     _Atomic(mo_session *) session; /* of the last prompt; NULL: none */
 
     /* The stepping side: */

@@ -484,12 +484,12 @@ void mo_depth_choose(mo_step_times *t, int sequences, mo_depth_wish *wishes, int
         if (!take_best_way(t, ns, sequences, wishes, count, rows, LEAST_GAIN * sequences / ns[0])) {
             try_some(t, ns, sequences, wishes, count, rows);
         }
+        for (int i = 0; i < count; i++) {
+            wishes[i].drafts = wishes[i].drafts < wishes[i].least ? 0 : wishes[i].drafts;
+        }
         charge(t, ns, sequences, wishes, count);
     }
     pthread_mutex_unlock(&t->lock);
-    for (int i = 0; i < count; i++) {
-        wishes[i].drafts = wishes[i].drafts < wishes[i].least ? 0 : wishes[i].drafts;
-    }
 }
 
 void mo_depth_learn(mo_depth *d, mo_step_times *t, int class, int64_t drafted, int64_t accepted)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/host.h"
 #include "base/status.h"
 #include "device/dacts.h"
 #include "numeric/format.h"
@@ -29,6 +30,11 @@ static bool computed(const mo_vision_linear *l, int64_t width)
     return !l->limits_in && !l->limits_out && (!coded || width % 32 == 0);
 }
 
+static bool computed_merger(const mo_vision_merger *m)
+{
+    return computed(&m->fc1, m->fc1.w.cols) && computed(&m->fc2, m->fc2.w.cols);
+}
+
 const char *mo_encoder_device_refusal(const mo_encoder *e)
 {
     const mo_vision_spec *s = mo_encoder_spec(e);
@@ -38,14 +44,16 @@ const char *mo_encoder_device_refusal(const mo_encoder *e)
     if (s->activation != MO_VISION_GELU) {
         return "devices do not compute its activation";
     }
-    for (int i = 0; i < s->layers; i++) {
-        const mo_vision_layer *l = &s->layer[i];
-        if (!computed(&l->q, s->width) || !computed(&l->out, s->width) || !computed(&l->up, s->width) ||
-            !computed(&l->down, s->width)) {
-            return "devices do not compute its matrices";
-        }
+    bool all = computed_merger(&s->merger);
+    for (int i = 0; i < 2; i++) { /* patches have no codes */
+        all &= mo_format_of(s->kernel[i].w.type)->kind != MO_KIND_QUANTIZED;
     }
-    return NULL;
+    for (int i = 0; i < s->layers && all; i++) {
+        const mo_vision_layer *l = &s->layer[i];
+        all = computed(&l->q, s->width) && computed(&l->out, s->width) && computed(&l->up, s->width) &&
+              computed(&l->down, s->width) && (l->feature < 0 || computed_merger(&l->deepstack));
+    }
+    return all ? NULL : "devices do not compute its matrices";
 }
 
 /* ---- Ops ---- */
@@ -446,6 +454,7 @@ mo_status mo_encoder_device_run(const mo_encoder *e, mo_device *device, mo_daddr
 {
     run r = {.device = device, .err = err};
     made m = {0};
+    mo_host_float_mode(); /* patches, positions and angles are made on this thread */
     r.status = mo_encoder_check(e, picture->width, picture->height, err);
     if (r.status != MO_OK) {
         return r.status;

@@ -19,8 +19,10 @@
 #include <string.h>
 
 #define FILE_BYTES ((int64_t)1 << 30)
-/* Products and sweeps read at least this much, and several times the last-level cache: a model is larger than any cache. */
+/* Products and sweeps read at least MEMORY_BYTES, and CACHES times the last-level caches, up to MEMORY_MOST: a model is larger
+ * than any cache. */
 #define MEMORY_BYTES ((int64_t)512 << 20)
+#define MEMORY_MOST  ((int64_t)4 << 30)
 #define CACHES       4
 #define POINT_MS     250
 /* Sweeps per number of threads. The best counts, since other programs may use the machine. */
@@ -95,6 +97,7 @@ static int64_t read_bytes(const probe *p)
     int64_t bytes = p->options->memory_bytes;
     if (bytes == 0) {
         bytes = cold > MEMORY_BYTES ? cold : MEMORY_BYTES;
+        bytes = bytes < MEMORY_MOST ? bytes : MEMORY_MOST;
         bytes = ram > 0 && bytes > ram / 4 ? ram / 4 : bytes;
     }
     return (bytes >> 20) > 0 ? bytes >> 20 << 20 : 1 << 20;

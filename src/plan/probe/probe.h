@@ -16,8 +16,8 @@ typedef struct mo_probe_setup {
     int64_t file_bytes; /* its size; 0: 1 GiB */
     int threads;        /* maximum threads that read memory; 0: one per usable core */
     int64_t
-        memory_bytes; /* memory they read; 0: 512 MiB or four times the last-level cache, at most a quarter of the available memory */
-    int64_t point_ms; /* per disk measurement; 0: 250 */
+        memory_bytes; /* memory they read; 0: 512 MiB to 4 GiB by the caches, at most a quarter of what is available */
+    int64_t point_ms;  /* per disk measurement; 0: 250 */
     mo_device *device; /* also measured; NULL: none. Not owned */
     /* Called between measurements on the calling thread; false cancels. May be NULL. */
     bool (*progress)(void *user, const char *what, int done, int total);
