@@ -15,8 +15,8 @@ typedef struct mo_probe_setup {
     const char *directory;
     int64_t file_bytes; /* its size; 0: 1 GiB */
     int threads;        /* maximum threads that read memory; 0: one per usable core */
-    int64_t
-        memory_bytes; /* memory they read; 0: 512 MiB to 4 GiB by the caches, at most a quarter of what is available */
+    /* memory they read; 0: 512 MiB to 4 GiB by the caches, at most a quarter of what is available */
+    int64_t memory_bytes;
     int64_t point_ms;  /* per disk measurement; 0: 250 */
     mo_device *device; /* also measured; NULL: none. Not owned */
     /* Called between measurements on the calling thread; false cancels. May be NULL. */
