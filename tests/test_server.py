@@ -1263,7 +1263,7 @@ def templates_can_be_given():
             begun = [[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": text}]
                      for text in ("Well, then", [{"type": "text", "text": "Well, "}, {"type": "text", "text": "then"}])]
             prompts = [s.post("/apply-template", {"messages": messages})["prompt"] for messages in begun]
-            assert prompts[0] == prompts[1] and prompts[0].endswith("Well, then"), prompts
+            assert prompts[0].endswith("Well, then") and prompts[1].endswith("Well, \n\nthen"), prompts  # parts as llama-server joins them
     ended = subprocess.run([PROGRAM, "serve", "--port", "0", "--chat-template-kwargs", "[1]"], env=environment, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2, ended.stderr
 
