@@ -1,5 +1,5 @@
-/* Exchange: decides which cached experts to exchange for which others, by recent counts. Only plans; whoever
-   exchanges updates `exchanged`. The number of slots of a layer never changes, so layers without slots stay
+/* Exchange: decides which cached experts to exchange for which others, by recent counts. Only plans; the
+   code that exchanges updates `exchanged`. The number of slots of a layer never changes, so layers without slots stay
    without. */
 #ifndef MO_HOTCACHE_EXCHANGE_H
 #define MO_HOTCACHE_EXCHANGE_H

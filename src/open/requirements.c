@@ -371,7 +371,7 @@ static void drop_batches(mo_plan_model *m, int64_t least)
     m->batch_count = kept ? kept : m->batch_count;
 }
 
-/* A device keeps memory free for pictures of up to so many rows, and weights pass through it; the CPU encodes larger ones where no more is left. */
+/* Keeps device memory free for encoding pictures of up to ROWS rows. Larger ones use what is left, or the CPU encodes them. */
 static void leave_for_pictures(const mo_encoder *e, const mo_resize_rule *rule, mo_plan_model *m)
 {
     enum { ROWS = 1024 };

@@ -22,7 +22,7 @@
 /* Steps after which the time of one row is measured again; tokens until what does not pay is tried again, at first and at most; and
  * drafts of such a trial, which may take as long as TRIAL_MOST steps without drafts. */
 #define TRIAL_MOST 1.5
-/* Computed drafts that do not pay may cost this part of a step for each step. What is unused is kept for later, up to so many steps.
+/* Computed drafts that do not pay may cost this part of a step for each step. The unused part is kept for later, up to ALLOWED_MOST steps.
  * Matches in a text cost nothing but rows of the step, so they need no limit. */
 #define ALLOWED      0.015
 #define ALLOWED_MOST 32.0

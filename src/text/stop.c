@@ -148,7 +148,7 @@ static size_t scan(mo_stop *stop, size_t begin)
             }
         }
         if (stop->met >= 0) {
-            stop->length = at + 1 - longest; /* nothing follows a match */
+            stop->length = at + 1 - longest; /* the match is the end */
             return stop->length;
         }
     }
